@@ -1,0 +1,443 @@
+/* retrace.h - generation that can take tokens back, for programs.
+ *
+ * A *model* answers questions about token sequences. A *run* writes one answer: it draws tokens,
+ * lets *rules* look at what was drawn, erases what they reject and chooses again. Everything a run
+ * does is visible as *events*. The library prints nothing, reads no clock and starts no thread; a
+ * run never calls the model either: retrace_run_next() says what must be asked, the caller asks,
+ * and calls again. (A server gathers the questions of many runs into one call; a program with one
+ * run uses retrace_run_finish(), which is that loop.)
+ *
+ * The three words used everywhere below: a *token* is an id of the model's vocabulary, a *piece* is
+ * the bytes it stands for, *text* is bytes (UTF-8 where whole; a piece may hold part of a
+ * character).
+ *
+ * Conventions. A function that can fail returns an int: RETRACE_OK (0), RETRACE_DONE (1) or a
+ * negative retrace_status, and takes a `retrace_error *err` last, which may be NULL. A `T **out`
+ * that succeeds is the caller's to free or close; a `const T *` that is returned is borrowed, until
+ * when is said there. free and close functions accept NULL. Wrong input is an error naming the
+ * thing; wrong use by the programmer (a NULL model, say) is an assert.
+ *
+ * Threads: a model and all of its runs belong to one thread at a time. There are no globals but the
+ * allocator. */
+#ifndef RETRACE_H
+#define RETRACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RETRACE_VERSION_MAJOR 0
+#define RETRACE_VERSION_MINOR 1
+#define RETRACE_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define RETRACE_API __attribute__((visibility("default")))
+#define RETRACE_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#else
+#define RETRACE_API
+#define RETRACE_PRINTF(f, a)
+#endif
+
+/* "0.1.0". Static. */
+RETRACE_API const char *retrace_version(void);
+
+/* ==== Errors and memory ==== */
+
+typedef enum retrace_status {
+    RETRACE_OK = 0,
+    RETRACE_DONE = 1, /* nothing more to do */
+    RETRACE_EUSAGE =
+        -1, /* wrong input or setting; the message names it          (program: exit 2) */
+    RETRACE_EMODEL = -2, /* the model is broken, refused or cannot do this        (exit 3) */
+    RETRACE_EIO = -3,    /* a file or the network                                 (exit 4) */
+    RETRACE_ENOMEM = -4, /* out of memory                                         (exit 4) */
+    RETRACE_ECANCEL = -5 /* stopped by retrace_run_cancel or a model's abort hook (exit 130) */
+} retrace_status;
+
+/* What went wrong: one line, lower case, no trailing stop, naming the thing. */
+typedef struct retrace_error {
+    int code;      /* a negative retrace_status, or 0 */
+    char msg[512]; /* always ended with NUL; longer messages are cut at a whole character */
+} retrace_error;
+
+/* A realloc with its sizes: new_size 0 frees and returns NULL; ptr NULL allocates; NULL on failure
+ * for anything else, the old block then stays. Must return memory aligned as malloc's is. */
+typedef void *retrace_alloc_fn(void *ud, void *ptr, size_t old_size, size_t new_size);
+
+/* Replaces the process's allocator. Call before anything else, or never: blocks are freed by the
+ * allocator in force when they are freed. NULL restores realloc/free. */
+RETRACE_API void retrace_set_alloc(retrace_alloc_fn *fn, void *ud);
+
+/* ==== Settings ==== */
+
+/* Bytes with a length; not ended with NUL unless said so. */
+typedef struct retrace_text {
+    const char *s;
+    size_t n;
+} retrace_text;
+
+/* One setting as given by a person: its name and the value as text. */
+typedef struct retrace_setting {
+    const char *name;
+    retrace_text value;
+} retrace_setting;
+
+typedef enum retrace_type {
+    RETRACE_BOOL,   /* true|false|1|0|on|off|yes|no; field: int */
+    RETRACE_INT,    /* decimal, optional sign; field: int64_t */
+    RETRACE_REAL,   /* decimal or exponent, finite; field: double */
+    RETRACE_CHOICE, /* one of `choices`; field: int, its index */
+    RETRACE_TEXT,   /* any bytes; field: retrace_text, owned by the object */
+    RETRACE_TEXTS,  /* repeatable; field: retrace_texts, owned by the object */
+    RETRACE_FILE /* as RETRACE_TEXTS, but a program that takes this from a person reads the file of
+                    that name and passes its bytes as the value; over HTTP it is not offered */
+} retrace_type;
+
+typedef struct retrace_texts {
+    retrace_text *v;
+    int n;
+} retrace_texts;
+
+/* One row of a settings table. The table makes the command-line flag (`top_k` -> `--top-k`), the
+ * JSON field, the range check and the documentation. */
+typedef struct retrace_setting_info {
+    const char *name; /* lower case, words joined by '_'; NULL ends a table */
+    retrace_type type;
+    size_t offset;       /* of the field in the struct that the table describes */
+    const char *preset;  /* default, as a person would write it; NULL = empty */
+    double min, max;     /* inclusive range of INT and REAL; of TEXTS and FILE: bytes of one text */
+    const char *choices; /* CHOICE: "local|exact"; else NULL */
+    const char *help;    /* one line */
+} retrace_setting_info;
+
+/* ==== Catalogues ==== */
+
+/* The settings table of a rule, driver or back end and what it is for. All static. */
+typedef struct retrace_plugin_info {
+    const char *name;
+    const char *kind; /* "rule", "driver" or "backend" */
+    const char *help;
+    const retrace_setting_info *settings; /* ended by name == NULL; may be NULL: none */
+} retrace_plugin_info;
+
+/* The i-th rule / driver / back end built in; 0 when there are no more. */
+RETRACE_API int retrace_rule_at(int i, retrace_plugin_info *out);
+RETRACE_API int retrace_driver_at(int i, retrace_plugin_info *out);
+RETRACE_API int retrace_backend_at(int i, retrace_plugin_info *out);
+
+/* ==== Models ==== */
+
+typedef int32_t retrace_token;
+typedef struct retrace_model retrace_model;
+
+/* Settings that models of every kind take beside those of their back end (`keep_mib`). Static. */
+RETRACE_API const retrace_setting_info *retrace_model_infos(void);
+
+/* Opens "llama:FILE.gguf", "table:FILE" or a plain FILE (by its content's kind: `.gguf` or
+ * `.json`). Settings are the back end's (n_ctx, threads, ...; see retrace_backend_at) and
+ * `keep_mib`, the budget for kept distributions (default 256). EUSAGE: unknown scheme or setting;
+ * EIO: a missing or unreadable file; EMODEL: not a model, truncated, without a vocabulary. */
+RETRACE_API int retrace_model_open(retrace_model **out, const char *uri,
+                                   const retrace_setting *settings, int n_settings,
+                                   retrace_error *err);
+
+/* All runs of the model must have been freed. */
+RETRACE_API void retrace_model_close(retrace_model *m);
+
+/* Facts about a model. Strings are borrowed from the model. */
+typedef struct retrace_model_info {
+    const char *name;    /* what the file calls it, else the file's name */
+    const char *backend; /* "llama", "table" */
+    const char
+        *rewind;      /* "exact": tokens are cut off; "snapshot": recurrent or windowed state is put
+                         back from a copy and replayed; "replay": evaluated again from the start */
+    int vocab;        /* number of tokens */
+    int n_ctx;        /* tokens that fit, prompt included */
+    int64_t n_params; /* 0 when unknown */
+    int64_t size_bytes; /* 0 when unknown */
+    int chat_template;  /* 1 when the model carries a chat template */
+    int add_bos;        /* 1 when a prompt begins with BOS */
+    retrace_token bos;  /* -1: none */
+} retrace_model_info;
+RETRACE_API void retrace_model_facts(const retrace_model *m, retrace_model_info *out);
+
+enum {
+    RETRACE_TOKENIZE_BOS = 1,    /* begin with BOS as the model wants it, never twice */
+    RETRACE_TOKENIZE_SPECIAL = 2 /* text that spells a control token becomes that token */
+};
+
+/* Text to tokens. *out is the caller's, freed with retrace_free. EUSAGE when the text is not valid
+ * UTF-8 (the byte's offset is named), or, on a table, when no token fits. */
+RETRACE_API int retrace_tokenize(const retrace_model *m, retrace_text text, int flags,
+                                 retrace_token **out, int *n, retrace_error *err);
+
+/* The bytes of a token in an answer; empty for control and end tokens. Borrowed from the model. */
+RETRACE_API retrace_text retrace_piece(const retrace_model *m, retrace_token id);
+
+/* The bytes of a token as a reader of the vocabulary wants them: control tokens spelt out. */
+RETRACE_API retrace_text retrace_token_name(const retrace_model *m, retrace_token id);
+
+/* 1 when the token ends an answer. */
+RETRACE_API int retrace_token_ends(const retrace_model *m, retrace_token id);
+
+typedef struct retrace_message {
+    const char *role; /* "system", "user", "assistant" */
+    retrace_text content;
+} retrace_message;
+
+/* Messages to the tokens of a prompt that asks for the assistant's next turn, by the model's chat
+ * template. What a content spells is never parsed as a control token. Exactly one BOS where the
+ * model wants one. *out as in retrace_tokenize. EMODEL: a template that is not known (its first
+ * line is named) or none at all. */
+RETRACE_API int retrace_chat(const retrace_model *m, const retrace_message *messages,
+                             int n_messages, retrace_token **out, int *n, retrace_error *err);
+
+/* Releases memory that this library handed out with "freed with retrace_free". Accepts NULL. */
+RETRACE_API void retrace_free(void *p);
+
+/* One question to a model. The caller always hands over the whole sequence; what a back end can
+ * reuse of an earlier one is its own business and never changes the answer. `next`, when not NULL,
+ * receives `vocab` logits after the last token. `logp`, when not NULL, receives log-probabilities
+ * (natural, temperature 1) of tokens[from] .. tokens[n-1], NAN for a first token that has nothing
+ * before it. Both buffers belong to the one who asks. */
+typedef struct retrace_query {
+    const retrace_token *tokens;
+    int n;
+    int n_prompt; /* the batch plan: tokens before this one are fed in batches, the rest one by one.
+                     The same plan gives the same bits, so a repeated question has the same answer
+                   */
+    int from;
+    double *logp;
+    float *next;
+    int slot;      /* a hint: questions with the same slot have similar sequences */
+    int answered;  /* set by retrace_model_eval */
+    int evaluated; /* set by it too: token rows fed to the model for this question */
+} retrace_query;
+
+/* Answers n questions, in one go where the back end can. EMODEL when the model fails or gives NaN;
+ * EUSAGE for a token outside the vocabulary or a sequence longer than n_ctx. On an error no
+ * question counts as answered and the model may be used again. */
+RETRACE_API int retrace_model_eval(retrace_model *m, retrace_query *q, int n, retrace_error *err);
+
+/* ==== Rules ==== */
+
+typedef struct retrace_rule retrace_rule;
+
+/* A rule with its settings, checked and compiled; unchangeable from then on, so any number of runs,
+ * one after the other or side by side in a thread, may share it. EUSAGE names an unknown rule or
+ * setting. */
+RETRACE_API int retrace_rule_new(retrace_rule **out, const char *name,
+                                 const retrace_setting *settings, int n_settings,
+                                 retrace_error *err);
+RETRACE_API void retrace_rule_free(retrace_rule *rule);
+
+/* "name:key=value,key="a,b"" as typed by a person, taken apart. */
+typedef struct retrace_rule_spec {
+    const char *name;
+    retrace_setting *settings;
+    int n_settings;
+} retrace_rule_spec;
+
+/* A value in double quotes may hold commas; \" and \\ stand for " and \ in it. The result is one
+ * block, freed with retrace_free. EUSAGE shows what cannot be read. */
+RETRACE_API int retrace_rule_parse(retrace_rule_spec **out, const char *spec, retrace_error *err);
+
+/* ==== Runs ==== */
+
+typedef enum retrace_hold { RETRACE_HOLD_MINIMAL, RETRACE_HOLD_ALL } retrace_hold;
+typedef enum retrace_on_stuck {
+    RETRACE_STUCK_FAIL, /* end the run; the text is what had settled */
+    RETRACE_STUCK_STOP, /* end the run; the text is what stood where it first got stuck */
+    RETRACE_STUCK_ALLOW /* go on from there, let that one hit through, count it as accepted */
+} retrace_on_stuck;
+
+/* A source of chance in place of the seeded generator: returns an index below n, or n when p has no
+ * mass. p: n non-negative weights, not all zero, not necessarily normalised. ids: the token behind
+ * each weight, in rising order, or NULL when weight i is token i; not given (NULL) for purposes
+ * other than 0. purpose: 0 for the next token. pos: counted in generated tokens. attempt: draws
+ * made before this one in this run at this position for this purpose. */
+typedef int retrace_choose_fn(void *ud, const double *p, const retrace_token *ids, int n,
+                              uint64_t purpose, int pos, int attempt);
+
+typedef struct retrace_bias {
+    retrace_token id;
+    double bias; /* added to the logit; -INFINITY bans */
+} retrace_bias;
+
+/* What a run needs to know. Fill it with retrace_options_default() first. Numbers are checked by
+ * retrace_run_new; ranges and meanings are in the table (retrace_options_infos). */
+typedef struct retrace_options {
+    int64_t max_tokens;
+    int64_t seed;
+    double temp;
+    int64_t top_k;
+    double top_p;
+    double min_p;
+    double typical;
+    double repeat_penalty;
+    int64_t repeat_last_n;
+    double presence_penalty;
+    double frequency_penalty;
+    int ignore_eos;
+    int hold;     /* retrace_hold */
+    int on_stuck; /* retrace_on_stuck */
+    double stuck_mass;
+    int64_t max_rewinds;   /* -1: 4 max_tokens + 1024 */
+    int64_t max_evaluated; /* -1: 16 max_tokens + 1024 */
+    int64_t logprobs;      /* -1: none; k: the chosen token's and the k most probable ones' */
+    /* The following are not in the table. Arrays are read by retrace_run_new only, but the rules
+     * must outlive the run. */
+    const char *driver; /* NULL: "sample" */
+    retrace_rule *const *rules;
+    int n_rules;
+    const retrace_text *stops; /* texts that end the answer; not part of it */
+    int n_stops;
+    const retrace_bias *bias;
+    int n_bias;
+    int head; /* choices of one request draw independently by this number */
+    int slot; /* passed on to the model, see retrace_query */
+    retrace_choose_fn
+        *choose; /* NULL: the generator keyed by (seed, head, purpose, pos, attempt) */
+    void *choose_ud;
+} retrace_options;
+
+/* The program's defaults (llama-cli's sampling): temp 0.8, top_k 40, top_p 0.95, min_p 0.05. */
+RETRACE_API void retrace_options_default(retrace_options *o);
+/* The settings table of retrace_options. Static. */
+RETRACE_API const retrace_setting_info *retrace_options_infos(void);
+/* Sets one field by its name in the table, with its range check. */
+RETRACE_API int retrace_options_set(retrace_options *o, retrace_setting s, retrace_error *err);
+
+typedef struct retrace_run retrace_run;
+
+typedef enum retrace_finish {
+    RETRACE_FINISH_NONE, /* still running */
+    RETRACE_FINISH_END,  /* the model ended it */
+    RETRACE_FINISH_LENGTH,
+    RETRACE_FINISH_STOP,
+    RETRACE_FINISH_STUCK,
+    RETRACE_FINISH_BUDGET,
+    RETRACE_FINISH_CANCELLED,
+    RETRACE_FINISH_ERROR
+} retrace_finish;
+
+/* "end", "length", ...; "" for NONE. Static. */
+RETRACE_API const char *retrace_finish_name(retrace_finish f);
+
+typedef enum retrace_event_kind {
+    RETRACE_PUSH,   /* a token was put after `parent` */
+    RETRACE_ERASE,  /* the tokens from position `to` on were taken back */
+    RETRACE_SETTLE, /* the tokens before position `to` will stay */
+    RETRACE_NOTE,   /* a rule or the engine says something */
+    RETRACE_END     /* the run has ended; `finish` says how */
+} retrace_event_kind;
+
+typedef struct retrace_candidate {
+    retrace_token id;
+    double logp; /* the model's own, temperature 1, before bans */
+} retrace_candidate;
+
+/* One thing that happened. Pointers are valid until the next call on the run. Positions count
+ * generated tokens. Nodes number the places of the run's tree in order of birth; 0 is the place
+ * after the prompt. */
+typedef struct retrace_event {
+    retrace_event_kind kind;
+    int node;          /* PUSH: the place pushed to; ERASE: the place gone back to */
+    int parent;        /* PUSH */
+    int pos;           /* PUSH: the token's position */
+    int to;            /* ERASE, SETTLE */
+    retrace_token id;  /* PUSH */
+    retrace_text text; /* PUSH: the piece; SETTLE: the bytes that settled now; END: the answer */
+    double logprob;    /* PUSH: NAN unless options.logprobs >= 0 */
+    const retrace_candidate
+        *top; /* PUSH: the most probable tokens, falling; options.logprobs of them */
+    int n_top;
+    const char *rule;         /* ERASE, NOTE: the rule's name, or "stuck", "stop" */
+    const char *why;          /* ERASE, NOTE: the phrase, say */
+    const retrace_token *ban; /* ERASE: tokens banned at `node` by this */
+    int n_ban;
+    retrace_finish finish; /* END */
+} retrace_event;
+
+/* Makes a run that continues the prompt. The prompt is copied. EUSAGE: an option out of range
+ * (named), an empty prompt on a model that needs one (no BOS and not a table), a prompt that leaves
+ * no room in the context, an id outside the vocabulary. */
+RETRACE_API int retrace_run_new(retrace_run **out, retrace_model *m, const retrace_options *o,
+                                const retrace_token *prompt, int n_prompt, retrace_error *err);
+RETRACE_API void retrace_run_free(retrace_run *run);
+
+typedef enum retrace_need_kind {
+    RETRACE_NEED_MODEL,  /* answer `queries` with retrace_model_eval, then call again */
+    RETRACE_EVENT,       /* `event` happened; call again */
+    RETRACE_NEED_NOTHING /* done: the END event has been handed out */
+} retrace_need_kind;
+
+typedef struct retrace_need {
+    retrace_need_kind kind;
+    retrace_query *queries; /* valid until the next call on the run */
+    int n_queries;
+    const retrace_event *event;
+} retrace_need;
+
+/* Goes on as far as possible without the model. RETRACE_OK with *need filled, RETRACE_DONE at the
+ * end (need->kind NEED_NOTHING), or a negative status: the run is then over with finish ERROR and
+ * what had settled stays readable. Calling it again without having answered is EUSAGE and changes
+ * nothing. */
+RETRACE_API int retrace_run_next(retrace_run *run, retrace_need *need, retrace_error *err);
+
+/* The loop over retrace_run_next and the model, until done. each, when not NULL, sees every event;
+ * when it returns non-zero the run is cancelled. Returns RETRACE_OK however the run finished, or an
+ * error. */
+typedef int retrace_event_fn(void *ud, const retrace_event *event);
+RETRACE_API int retrace_run_finish(retrace_run *run, retrace_event_fn *each, void *ud,
+                                   retrace_error *err);
+
+/* Asks the run to end at its next step, finish CANCELLED; what had settled is its text. */
+RETRACE_API void retrace_run_cancel(retrace_run *run);
+
+/* Gives up because of an outside failure (the model could not answer): finish ERROR. */
+RETRACE_API void retrace_run_abort(retrace_run *run);
+
+RETRACE_API retrace_finish retrace_run_finished(const retrace_run *run);
+
+/* The answer as it stands at the head; after the end, the final answer. The text may differ from
+ * the joined pieces only where a stop text began inside a token. Borrowed until the next call on
+ * the run. */
+RETRACE_API retrace_text retrace_run_text(const retrace_run *run);
+RETRACE_API const retrace_token *retrace_run_tokens(const retrace_run *run, int *n);
+
+/* How many tokens, and bytes of text, will stay whatever happens. Whole characters. */
+RETRACE_API int retrace_run_settled(const retrace_run *run, size_t *n_bytes);
+
+/* The kept token's log-probability and the most probable ones beside it, by position. NULL when
+ * options.logprobs was -1. Borrowed until the next call on the run. */
+RETRACE_API const retrace_candidate *retrace_run_logprobs(const retrace_run *run, int pos,
+                                                          double *logp, int *n_top);
+
+typedef struct retrace_stats {
+    int64_t prompt;      /* tokens */
+    int64_t kept;        /* tokens of the answer */
+    int64_t evaluated;   /* token rows given to the model after the prompt, repeats included */
+    int64_t reevaluated; /* the repeats among them */
+    int64_t erased;      /* tokens taken back; kept + erased = all that were drawn */
+    int64_t accepted;    /* hits let through after giving up */
+    int64_t rewinds;
+    int64_t held_max_bytes; /* most text that was ever waiting to settle */
+} retrace_stats;
+RETRACE_API void retrace_run_stats(const retrace_run *run, retrace_stats *out);
+
+typedef struct retrace_rule_stats {
+    const char *name;
+    int64_t hits;
+    int64_t erased; /* tokens */
+} retrace_rule_stats;
+/* Of the i-th rule in options.rules; 0 when there are no more. */
+RETRACE_API int retrace_run_rule_stats(const retrace_run *run, int i, retrace_rule_stats *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

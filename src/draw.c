@@ -1,0 +1,127 @@
+/* draw.c - one draw of the next token.
+ *
+ * Penalties, bias, bans and rules shape the distribution, sampler.c truncates it, and chance, keyed
+ * by what the draw is for, picks. All of it is computed from the trace at every draw; there is no
+ * state that a rewind would have to put right. */
+#include "expv.h"
+#include "run.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Draws at one place after which it counts as exhausted. */
+enum { MOST_DRAWS = 256 };
+
+int rt_choose(retrace_run *run, rt_attempts *attempts, uint64_t purpose, int pos, const double *p,
+              const retrace_token *ids, int n, retrace_error *err) {
+    if (rt_grow(&attempts->v, &attempts->cap, pos + 1, sizeof *attempts->v)) return rt_nomem(err);
+    int attempt = attempts->v[pos]++;
+    if (run->o.choose) {
+        int i = run->o.choose(run->o.choose_ud, p, ids, n, purpose, pos, attempt);
+        return i < 0 || i > n ? n : i;
+    }
+    double u = rt_uniform((uint64_t)run->o.seed, (uint64_t)run->o.head, purpose, (uint64_t)pos,
+                          (uint64_t)attempt);
+    return rt_pick(p, n, u);
+}
+
+/* ==== Shaping ==== */
+
+/* llama.cpp's rule: a penalty above 1 makes a logit smaller whatever its sign. Once per token. */
+static int penalise_repeats(retrace_run *run, retrace_error *err) {
+    int all = run->n_prompt + run->n;
+    int n =
+        run->o.repeat_last_n < 0 || run->o.repeat_last_n > all ? all : (int)run->o.repeat_last_n;
+    struct retrace_shape *s = &run->sampler.shape;
+    for (int i = all - n; i < all; i++) {
+        retrace_token id = run->tokens[i];
+        double logit = rt_shape_logit(s, id);
+        if (logit != (double)s->dist->logits[id]) continue; /* this one has been here */
+        logit = logit > 0 ? logit / run->o.repeat_penalty : logit * run->o.repeat_penalty;
+        if (rt_shape_put(s, id, logit, err)) return RETRACE_ENOMEM;
+    }
+    return RETRACE_OK;
+}
+
+static int penalise_kept(retrace_run *run, retrace_error *err) {
+    const retrace_token *kept = run->tokens + run->n_prompt;
+    for (int i = 0; i < run->n; i++) {
+        if (rt_shape_count(&run->sampler.shape, kept[i], run->o.frequency_penalty,
+                           run->o.presence_penalty, err))
+            return RETRACE_ENOMEM;
+    }
+    return RETRACE_OK;
+}
+
+static int ban_ends(retrace_run *run, retrace_error *err) {
+    for (int i = 0; i < run->model->facts.vocab; i++) {
+        if (retrace_token_ends(run->model, i) && retrace_shape_ban(&run->sampler.shape, i, err))
+            return RETRACE_ENOMEM;
+    }
+    return RETRACE_OK;
+}
+
+static int shape_by_rules(retrace_run *run, retrace_error *err) {
+    for (int i = 0; i < run->n_watch; i++) {
+        const rt_watch *w = &run->watch[i];
+        if (!w->rule->type->shape) continue;
+        retrace_view v;
+        rt_view(run, run->n, i, RETRACE_GOING, &v);
+        v.next = rt_head(run)->dist;
+        int rc = w->rule->type->shape(w->rule->self, &v, rt_head(run)->mark + w->mark_at,
+                                      &run->sampler.shape, err);
+        if (rc) return rc;
+    }
+    return RETRACE_OK;
+}
+
+static int shape(retrace_run *run, retrace_error *err) {
+    struct retrace_shape *s = &run->sampler.shape;
+    const rt_node *node = rt_head(run);
+    int rc = RETRACE_OK;
+    rt_shape_begin(s, node->dist);
+    if (run->o.repeat_penalty != 1 && run->o.repeat_last_n != 0) rc = penalise_repeats(run, err);
+    if (rc == RETRACE_OK && (run->o.presence_penalty != 0 || run->o.frequency_penalty != 0))
+        rc = penalise_kept(run, err);
+    for (int i = 0; rc == RETRACE_OK && i < run->o.n_bias; i++)
+        rc = retrace_shape_add(s, run->bias[i].id, run->bias[i].bias, err);
+    if (rc == RETRACE_OK && run->o.ignore_eos) rc = ban_ends(run, err);
+    for (int i = 0; rc == RETRACE_OK && i < node->n_bans; i++)
+        rc = retrace_shape_ban(s, node->bans[i], err);
+    return rc ? rc : shape_by_rules(run, err);
+}
+
+/* ==== The draw ==== */
+
+/* 1 when too little is left at the head, 0 when not, or negative. */
+static int exhausted(retrace_run *run, retrace_error *err) {
+    rt_node *node = rt_head(run);
+    if (node->draws >= MOST_DRAWS) return 1;
+    if (node->n_bans == 0) return 0;
+    double live;
+    int rc = rt_sampler_live(&run->sampler, node->dist, node->bans, node->n_bans, &live, err);
+    return rc ? rc : live < run->o.stuck_mass || live == 0;
+}
+
+int retrace_run_draw(retrace_run *run, retrace_token *id, retrace_error *err) {
+    rt_sampling how = {(int)(run->o.top_k > INT32_MAX ? 0 : run->o.top_k), run->o.top_p,
+                       run->o.min_p, run->o.typical, run->o.temp};
+    const double *weights;
+    const retrace_token *ids;
+    int n, rc = exhausted(run, err);
+    if (rc) return rc;
+    rc = shape(run, err);
+    if (rc == RETRACE_OK) rc = rt_sampler_weigh(&run->sampler, &how, &weights, &ids, &n, err);
+    if (rc) return rc;
+    if (n == 0) return RETRACE_DONE;
+    int i = rt_choose(run, &run->attempts, 0, run->n, weights, ids, n, err);
+    if (i < 0 || i >= n) return i < 0 ? i : RETRACE_DONE;
+    rt_head(run)->draws++;
+    *id = ids ? ids[i] : i;
+    return RETRACE_OK;
+}
+
+int retrace_view_choose(const retrace_view *v, const double *p, int n) {
+    rt_watch *w = &v->run->watch[v->rule];
+    return rt_choose(v->run, &w->attempts, w->purpose, v->n, p, NULL, n, NULL);
+}

@@ -1,0 +1,491 @@
+/* engine.c - what happens to a token once it has been drawn: judge, erase, settle, end.
+ *
+ * Judging goes in text order. A stop text that completes inside the newest token sets a limit: only
+ * hits that complete before it count. Of the rules' proposals the one that goes back furthest is
+ * taken, bans proposed for that same place are united, the rest is dropped. When nobody objects and
+ * the answer is about to end, it is judged once more as the reader will see it, because a word edge
+ * may be decided by the end itself.
+ *
+ * Settling: text leaves when no rule, whatever follows, can still reach it. The mark is a fixed
+ * point, because what could be erased from behind the mark may, by its own state there, reach
+ * further back. */
+#include "run.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ==== Views and marks ==== */
+
+void rt_view(retrace_run *run, int n, int rule, retrace_ending ending, retrace_view *out) {
+    *out = (retrace_view){
+        .model = run->model,
+        .prompt = run->tokens,
+        .n_prompt = run->n_prompt,
+        .tokens = run->tokens + run->n_prompt,
+        .n = n,
+        .text = run->text.s ? run->text.s : "",
+        .ends = run->ends,
+        .before = {run->before.s, run->before.n},
+        .ending = ending,
+        .limit = SIZE_MAX,
+        .drawn = n > 0 ? rt_trace_node(&run->trace, run->path[n - 1])->dist : NULL,
+        .run = run,
+        .rule = rule,
+    };
+}
+
+const void *retrace_view_mark(const retrace_view *v, int n) {
+    const rt_node *node = rt_trace_node(&v->run->trace, v->run->path[n]);
+    return node->mark + v->run->watch[v->rule].mark_at;
+}
+
+static void free_mark(const rt_watch *w, char *mark) {
+    if (w->rule->type->mark_free) w->rule->type->mark_free(w->rule->self, mark + w->mark_at);
+}
+
+static int copy_mark(const rt_watch *w, char *to, const char *from, retrace_error *err) {
+    const retrace_rule_type *type = w->rule->type;
+    memcpy(to + w->mark_at, from + w->mark_at, type->mark_size);
+    return type->mark_copy ? type->mark_copy(w->rule->self, to + w->mark_at, from + w->mark_at, err)
+                           : RETRACE_OK;
+}
+
+static void free_node_marks(retrace_run *run, rt_node *node) {
+    for (int i = 0; node->marked && i < run->n_watch; i++) free_mark(&run->watch[i], node->mark);
+    node->marked = 0;
+}
+
+void rt_free_marks(retrace_run *run) {
+    for (int i = 0; i < run->trace.n; i++) free_node_marks(run, rt_trace_node(&run->trace, i));
+}
+
+/* All rules' marks, or none. */
+static int copy_marks(retrace_run *run, char *to, const char *from, retrace_error *err) {
+    for (int i = 0; i < run->n_watch; i++) {
+        int rc = copy_mark(&run->watch[i], to, from, err);
+        if (rc == RETRACE_OK) continue;
+        while (i-- > 0) free_mark(&run->watch[i], to);
+        return rc;
+    }
+    return RETRACE_OK;
+}
+
+int rt_start_marks(retrace_run *run, retrace_error *err) {
+    rt_node *root = rt_trace_node(&run->trace, 0);
+    root->marked = 1;
+    for (int i = 0; i < run->n_watch; i++) {
+        const rt_watch *w = &run->watch[i];
+        retrace_view v;
+        rt_view(run, 0, i, RETRACE_GOING, &v);
+        if (!w->rule->type->start) continue;
+        int rc = w->rule->type->start(w->rule->self, &v, root->mark + w->mark_at, err);
+        if (rc) return rc;
+    }
+    return RETRACE_OK;
+}
+
+/* ==== Events ==== */
+
+retrace_event *rt_event(retrace_run *run, retrace_event_kind kind) {
+    if (rt_grow(&run->events, &run->cap_events, run->n_events + 1, sizeof *run->events))
+        return NULL;
+    retrace_event *e = &run->events[run->n_events++];
+    *e = (retrace_event){.kind = kind, .logprob = NAN, .id = -1};
+    return e;
+}
+
+int rt_tell_push(retrace_run *run, retrace_error *err) {
+    const rt_node *node = rt_head(run);
+    retrace_event *e = rt_event(run, RETRACE_PUSH);
+    if (!e) return rt_nomem(err);
+    e->node = node->id;
+    e->parent = node->parent;
+    e->pos = node->depth - 1;
+    e->id = node->token;
+    e->text = retrace_piece(run->model, node->token);
+    e->logprob = node->logp;
+    e->top = node->top;
+    e->n_top = node->n_top;
+    return RETRACE_OK;
+}
+
+/* ==== Moving the head ==== */
+
+static int note_probability(retrace_run *run, const rt_node *parent, rt_node *node,
+                            retrace_error *err) {
+    if (run->o.logprobs < 0 || !parent->dist || !isnan(node->logp)) return RETRACE_OK;
+    node->logp = retrace_dist_logp(parent->dist, node->token);
+    int k = (int)run->o.logprobs;
+    if (k == 0) return RETRACE_OK;
+    node->top = retrace_alloc((size_t)k * sizeof *node->top);
+    if (!node->top) return rt_nomem(err);
+    node->n_top = retrace_dist_top(parent->dist, k, node->top);
+    return RETRACE_OK;
+}
+
+static int make_room(retrace_run *run, retrace_error *err) {
+    int rc =
+        rt_grow(&run->tokens, &run->cap_tokens, run->n_prompt + run->n + 1, sizeof *run->tokens);
+    if (rc == RETRACE_OK) rc = rt_grow(&run->path, &run->cap_path, run->n + 2, sizeof *run->path);
+    if (rc == RETRACE_OK) rc = rt_grow(&run->ends, &run->cap_ends, run->n + 1, sizeof *run->ends);
+    return rc ? rt_nomem(err) : RETRACE_OK;
+}
+
+int rt_enter(retrace_run *run, retrace_token token, retrace_error *err) {
+    rt_node *parent = rt_head(run);
+    rt_node *node = rt_trace_child(&run->trace, parent, token);
+    if (make_room(run, err)) return RETRACE_ENOMEM;
+    if (!node) node = rt_trace_add(&run->trace, parent, token);
+    if (!node) return rt_nomem(err);
+    int rc = note_probability(run, parent, node, err);
+    if (rc) return rc;
+    retrace_text piece = retrace_piece(run->model, token);
+    if (rt_buf_add(&run->text, piece.s, piece.n)) return rt_nomem(err);
+    run->tokens[run->n_prompt + run->n] = token;
+    run->ends[run->n++] = run->text.n;
+    run->path[run->n] = node->id;
+    run->reviewed = 0;
+    return RETRACE_OK;
+}
+
+int retrace_run_push(retrace_run *run, retrace_token id, retrace_error *err) {
+    assert(!run->pushed);
+    rt_keep_pin(rt_head(run)->dist, 0);
+    int rc = rt_enter(run, id, err);
+    run->pushed = rc == RETRACE_OK;
+    return rc;
+}
+
+static void cut(retrace_run *run, int to) {
+    run->n = to;
+    run->text.n = to > 0 ? run->ends[to - 1] : 0;
+    run->reviewed = 0;
+}
+
+int rt_erase(retrace_run *run, int to, const char *rule, const char *why, int n_old,
+             retrace_error *err) {
+    retrace_event *e = rt_event(run, RETRACE_ERASE);
+    if (!e) return rt_nomem(err);
+    run->stats.erased += run->n - to;
+    rt_keep_pin(rt_head(run)->dist, 0);
+    cut(run, to);
+    const rt_node *node = rt_head(run);
+    char *kept = run->why[run->n_why++ % RT_WHYS];
+    snprintf(kept, sizeof run->why[0], "%s", why);
+    e->node = node->id;
+    e->to = to;
+    e->rule = rule;
+    e->why = kept;
+    e->ban = node->bans + n_old;
+    e->n_ban = node->n_bans - n_old;
+    return RETRACE_OK;
+}
+
+/* ==== Judging ==== */
+
+static int check_proposal(retrace_run *run, const rt_watch *w, retrace_error *err) {
+    int to = w->proposal.to;
+    if (to >= run->settled && to < run->n) return RETRACE_OK;
+    return retrace_fail(err, RETRACE_EUSAGE, "rule '%s' would erase to %d, outside %d to %d",
+                        w->rule->type->name, to, run->settled, run->n - 1);
+}
+
+/* A hit at a place that was opened by `allow` passes, once counted. */
+static int let_through(retrace_run *run, const rt_watch *w) {
+    rt_node *node = rt_trace_node(&run->trace, run->path[w->proposal.to]);
+    if (!node->exempt) return 0;
+    if (node->exempt == 1) run->stats.accepted++;
+    node->exempt = 2;
+    return 1;
+}
+
+/* Asks one rule about the place n tokens in, with its mark in `marks`. */
+static int ask_rule(retrace_run *run, int i, int n, retrace_ending ending, size_t limit,
+                    char *marks, retrace_error *err) {
+    rt_watch *w = &run->watch[i];
+    const retrace_rule_type *type = w->rule->type;
+    retrace_view v;
+    w->proposes = 0;
+    if (!type->judge) return RETRACE_OK;
+    rt_view(run, n, i, ending, &v);
+    v.limit = limit;
+    w->proposal = (retrace_proposal){0};
+    int rc = type->judge(w->rule->self, &v, marks + w->mark_at, &w->proposal, err);
+    if (rc != RETRACE_DONE) return rc;
+    size_t end = w->proposal.end ? w->proposal.end : retrace_view_length(&v);
+    if (limit != SIZE_MAX && end >= limit) return RETRACE_OK;
+    rc = check_proposal(run, w, err);
+    w->proposes = rc == RETRACE_OK && !let_through(run, w);
+    return rc;
+}
+
+/* Asks all. What they leave in the marks stays at the newest place, or is thrown away for an
+ * ending. */
+static int ask_rules(retrace_run *run, int n, retrace_ending ending, size_t limit, int keep,
+                     retrace_error *err) {
+    if (run->n_watch == 0) return RETRACE_OK;
+    rt_node *node = rt_trace_node(&run->trace, run->path[n]);
+    rt_node *from = n > 0 ? rt_trace_node(&run->trace, run->path[n - 1]) : node;
+    if (keep) free_node_marks(run, node);
+    char *marks = keep ? node->mark : run->scratch;
+    int rc = copy_marks(run, marks, from->mark, err);
+    if (rc) return rc;
+    if (keep) node->marked = 1;
+    for (int i = 0; rc == RETRACE_OK && i < run->n_watch; i++)
+        rc = ask_rule(run, i, n, ending, limit, marks, err);
+    for (int i = 0; !keep && i < run->n_watch; i++) free_mark(&run->watch[i], marks);
+    return rc;
+}
+
+/* The rule whose proposal is taken; NULL: none proposes. */
+static rt_watch *furthest(retrace_run *run) {
+    rt_watch *best = NULL;
+    for (int i = 0; i < run->n_watch; i++) {
+        rt_watch *w = &run->watch[i];
+        if (w->proposes && (!best || w->proposal.to < best->proposal.to)) best = w;
+    }
+    return best;
+}
+
+static int add_bans(retrace_run *run, rt_node *node, const retrace_proposal *p,
+                    retrace_error *err) {
+    int rc = RETRACE_OK;
+    if (p->n_ban == 0) rc = rt_node_ban(node, run->tokens[run->n_prompt + p->to]);
+    for (int i = 0; rc >= 0 && i < p->n_ban; i++) rc = rt_node_ban(node, p->ban[i]);
+    return rc < 0 ? rt_nomem(err) : RETRACE_OK;
+}
+
+/* Carries out the best proposal: RETRACE_DONE when there was one. */
+static int go_back(retrace_run *run, retrace_error *err) {
+    rt_watch *best = furthest(run);
+    if (!best) return RETRACE_OK;
+    if (run->stats.rewinds >= run->o.max_rewinds) {
+        int rc = rt_give_up(run, RETRACE_FINISH_BUDGET, "max_rewinds", err);
+        return rc ? rc : RETRACE_DONE;
+    }
+    int to = best->proposal.to;
+    rt_node *node = rt_trace_node(&run->trace, run->path[to]);
+    int n_old = node->n_bans;
+    for (int i = 0; i < run->n_watch; i++) {
+        rt_watch *w = &run->watch[i];
+        if (!w->proposes || w->proposal.to != to) continue;
+        w->hits++;
+        if (add_bans(run, node, &w->proposal, err)) return RETRACE_ENOMEM;
+    }
+    best->erased += run->n - to;
+    run->stats.rewinds++;
+    int rc = rt_erase(run, to, best->rule->type->name, best->proposal.why, n_old, err);
+    return rc ? rc : RETRACE_DONE;
+}
+
+/* Judges the answer as it would be read if it ended after n tokens and `length` bytes. */
+static int judge_ending(retrace_run *run, int n, size_t length, retrace_ending ending,
+                        retrace_error *err) {
+    size_t *end = n > 0 ? &run->ends[n - 1] : NULL, keep = end ? *end : 0;
+    if (end) *end = length;
+    int rc = ask_rules(run, n, ending, SIZE_MAX, 0, err);
+    if (end) *end = keep;
+    return rc;
+}
+
+static int end_by_stop(retrace_run *run, const rt_stop *stop, retrace_error *err) {
+    int n = 0;
+    while (n < run->n && (n > 0 ? run->ends[n - 1] : 0) < stop->start) n++;
+    int rc = judge_ending(run, n, stop->start, RETRACE_ENDING_STOP, err);
+    if (rc == RETRACE_OK) rc = go_back(run, err);
+    if (rc) return rc;
+    if (n < run->n)
+        rc = rt_erase(run, n, "stop", stop->text.s,
+                      rt_trace_node(&run->trace, run->path[n])->n_bans, err);
+    if (n > 0) run->ends[n - 1] = stop->start;
+    run->text.n = stop->start;
+    return rc ? rc : rt_end(run, RETRACE_FINISH_STOP, err);
+}
+
+/* The newest token ends the answer and all have agreed: it is no part of it. */
+static int end_by_token(retrace_run *run, retrace_error *err) {
+    cut(run, run->n - 1);
+    return rt_end(run, RETRACE_FINISH_END, err);
+}
+
+static int end_by_length(retrace_run *run, retrace_ending ending, retrace_error *err) {
+    int rc = judge_ending(run, run->n, run->text.n, ending, err);
+    if (rc == RETRACE_OK) rc = go_back(run, err);
+    return rc ? rc : rt_end(run, RETRACE_FINISH_LENGTH, err);
+}
+
+/* Nobody objects to the newest token: does the answer end with it? */
+static int end_or_settle(retrace_run *run, int found, const rt_stop *stop, int ends,
+                         retrace_error *err) {
+    if (found) return end_by_stop(run, stop, err);
+    if (ends) return end_by_token(run, err);
+    if (run->n >= run->o.max_tokens) return end_by_length(run, RETRACE_ENDING_LENGTH, err);
+    if (run->n_prompt + run->n >= run->model->facts.n_ctx)
+        return end_by_length(run, RETRACE_ENDING_CONTEXT, err);
+    return rt_settle(run, 0, err);
+}
+
+int rt_judge(retrace_run *run, retrace_error *err) {
+    if (run->n == 0) return end_or_settle(run, 0, NULL, 0, err);
+    retrace_token id = run->tokens[run->n_prompt + run->n - 1];
+    int ends = retrace_token_ends(run->model, id);
+    rt_stop stop;
+    int found = rt_stop_token(run, id, &stop) ||
+                rt_stop_find(run, run->n > 1 ? run->ends[run->n - 2] : 0, &stop);
+    int rc = ask_rules(run, run->n, ends ? RETRACE_ENDING_END : RETRACE_GOING,
+                       found ? stop.end : SIZE_MAX, 1, err);
+    /* An end token that nobody objects to leaves no trace: it is no part of the answer. */
+    if (rc == RETRACE_OK && (!ends || furthest(run))) rc = rt_tell_push(run, err);
+    if (rc == RETRACE_OK) rc = go_back(run, err);
+    if (rc == RETRACE_OK) rc = end_or_settle(run, found && !ends, &stop, ends, err);
+    return rc == RETRACE_DONE ? RETRACE_OK : rc;
+}
+
+int rt_review(retrace_run *run, retrace_error *err) {
+    rt_node *node = rt_head(run);
+    int any = 0;
+    for (int i = 0; i < run->n_watch; i++) {
+        rt_watch *w = &run->watch[i];
+        w->proposes = 0;
+        if (!w->rule->type->review) continue;
+        retrace_view v;
+        rt_view(run, run->n, i, RETRACE_GOING, &v);
+        v.next = node->dist;
+        w->proposal = (retrace_proposal){0};
+        int rc =
+            w->rule->type->review(w->rule->self, &v, node->mark + w->mark_at, &w->proposal, err);
+        if (rc == RETRACE_DONE)
+            rc = check_proposal(run, w, err);
+        else if (rc == RETRACE_OK)
+            continue;
+        if (rc) return rc;
+        any |= w->proposes = !let_through(run, w);
+    }
+    int rc = any ? go_back(run, err) : RETRACE_OK;
+    return rc == RETRACE_DONE ? RETRACE_OK : rc;
+}
+
+int rt_cut_clean(retrace_run *run, retrace_error *err) {
+    for (;;) {
+        int rc = judge_ending(run, run->n, run->text.n, RETRACE_ENDING_LENGTH, err);
+        const rt_watch *best = rc == RETRACE_OK ? furthest(run) : NULL;
+        if (!best) return rc;
+        const rt_node *node = rt_trace_node(&run->trace, run->path[best->proposal.to]);
+        rc = rt_erase(run, best->proposal.to, best->rule->type->name, best->proposal.why,
+                      node->n_bans, err);
+        if (rc) return rc;
+    }
+}
+
+/* ==== Settling ==== */
+
+/* The token that holds this byte of the text, or n when it lies behind them. */
+static int token_at(const retrace_run *run, size_t byte, int n) {
+    while (n > 0 && (n > 1 ? run->ends[n - 2] : 0) > byte) n--;
+    return n > 0 && run->ends[n - 1] > byte ? n - 1 : n;
+}
+
+/* The least position that may still be erased from behind place n. */
+static int reach(retrace_run *run, int n) {
+    size_t length = n > 0 ? run->ends[n - 1] : 0;
+    const rt_node *node = rt_trace_node(&run->trace, run->path[n]);
+    int least = token_at(run, length - rt_utf8_tail(run->text.s, length), n);
+    int stop = token_at(run, rt_stop_begun(run, length), n);
+    if (stop < least) least = stop;
+    for (int i = 0; i < run->n_watch; i++) {
+        const rt_watch *w = &run->watch[i];
+        if (!w->rule->type->horizon) continue;
+        retrace_view v;
+        rt_view(run, n, i, RETRACE_GOING, &v);
+        int to = w->rule->type->horizon(w->rule->self, &v, node->mark + w->mark_at);
+        if (to < least) least = to;
+    }
+    return least < 0 ? 0 : least;
+}
+
+/* Distributions of places that cannot become the head again make room for new ones. Walks the
+ * branch without recursion: it may be as long as the answer. */
+static void drop_branch(retrace_run *run, int top) {
+    for (int id = top;;) {
+        rt_node *node = rt_trace_node(&run->trace, id);
+        rt_keep_drop(node->dist);
+        id = node->child;
+        while (id < 0) {
+            if (node->id == top) return;
+            id = node->sibling;
+            node = rt_trace_node(&run->trace, node->parent);
+        }
+    }
+}
+
+static void drop_settled(retrace_run *run, int from, int to) {
+    for (int i = from; i < to; i++) {
+        rt_node *node = rt_trace_node(&run->trace, run->path[i]);
+        rt_keep_drop(node->dist);
+        for (int child = node->child; child >= 0;) {
+            if (child != run->path[i + 1]) drop_branch(run, child);
+            child = rt_trace_node(&run->trace, child)->sibling;
+        }
+    }
+}
+
+/* An episode whose first place lies on another branch than what has settled is over. */
+static void leave_episode(retrace_run *run) {
+    if (run->stuck_depth < 0) return;
+    const rt_node *node = rt_trace_node(&run->trace, run->stuck_node);
+    while (node->depth > run->settled) node = rt_trace_node(&run->trace, node->parent);
+    if (node->id != run->path[run->settled]) run->stuck_depth = -1;
+}
+
+static int settle_to(retrace_run *run, int to, retrace_error *err) {
+    size_t bytes = to > 0 ? run->ends[to - 1] : 0;
+    if (to == run->settled && bytes == run->settled_bytes) return RETRACE_OK;
+    retrace_event *e = rt_event(run, RETRACE_SETTLE);
+    if (!e) return rt_nomem(err);
+    e->to = to;
+    e->text = (retrace_text){run->text.s + run->settled_bytes, bytes - run->settled_bytes};
+    drop_settled(run, run->settled, to);
+    run->settled = to;
+    run->settled_bytes = bytes;
+    leave_episode(run);
+    return RETRACE_OK;
+}
+
+int rt_settle(retrace_run *run, int all, retrace_error *err) {
+    int rc = RETRACE_OK;
+    if (run->o.hold == RETRACE_HOLD_MINIMAL || all) {
+        int s = run->n, r;
+        while ((r = reach(run, s)) < s) s = r;
+        if (s > run->settled) rc = settle_to(run, s, err);
+    }
+    int64_t held = (int64_t)(run->text.n - run->settled_bytes);
+    if (held > run->stats.held_max_bytes) run->stats.held_max_bytes = held;
+    return rc;
+}
+
+/* ==== Ending ==== */
+
+int rt_end(retrace_run *run, retrace_finish finish, retrace_error *err) {
+    rt_keep_pin(rt_head(run)->dist, 0);
+    int64_t held = (int64_t)(run->text.n - run->settled_bytes);
+    if (held > run->stats.held_max_bytes) run->stats.held_max_bytes = held;
+    int rc = settle_to(run, run->n, err);
+    if (rc) return rc;
+    retrace_event *e = rt_event(run, RETRACE_END);
+    if (!e) return rt_nomem(err);
+    run->finish = finish;
+    e->finish = finish;
+    e->text = (retrace_text){run->text.n ? run->text.s : "", run->text.n};
+    return RETRACE_OK;
+}
+
+int rt_give_up(retrace_run *run, retrace_finish finish, const char *why, retrace_error *err) {
+    int rc = RETRACE_OK;
+    if (run->n > run->settled) {
+        const rt_node *node = rt_trace_node(&run->trace, run->path[run->settled]);
+        rc = rt_erase(run, run->settled, retrace_finish_name(finish), why, node->n_bans, err);
+    }
+    return rc ? rc : rt_end(run, finish, err);
+}

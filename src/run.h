@@ -1,0 +1,136 @@
+/* run.h - the state of one run, shared by run.c, engine.c, stuck.c, draw.c and stops.c. */
+#ifndef RT_RUN_H
+#define RT_RUN_H
+
+#include "base.h"
+#include "model.h"
+#include "sampler.h"
+#include "strategy.h"
+#include "trace.h"
+
+/* Draws made so far, by position. */
+typedef struct rt_attempts {
+    int *v;
+    int cap;
+} rt_attempts;
+
+/* A rule at work in this run. */
+typedef struct rt_watch {
+    const retrace_rule *rule;
+    size_t mark_at; /* of its mark in a node's */
+    uint64_t purpose;
+    rt_attempts attempts;
+    int64_t hits, erased;
+    retrace_proposal proposal; /* of the judgement going on */
+    int proposes;
+} rt_watch;
+
+enum { RT_WHYS = 8 };
+
+struct retrace_run {
+    retrace_model *model;
+    retrace_options
+        o; /* its arrays are not used after run_new; budgets and max_tokens are resolved */
+    const retrace_driver_type *driver;
+    retrace_text *stops;
+    int n_stops;
+    retrace_bias *bias;
+    rt_watch *watch;
+    int n_watch;
+    rt_buf before; /* the prompt as text, from its last control token */
+
+    /* The tree, and the head as a path in it. */
+    rt_trace trace;
+    int *path; /* node ids: path[i] is the place after i generated tokens; path[0] the root */
+    retrace_token *tokens; /* prompt, then generated */
+    size_t *ends;          /* of the generated tokens in text */
+    int n_prompt, n, cap_path, cap_tokens, cap_ends;
+    rt_buf text;
+    char *scratch; /* a place's marks, for judgements that leave none */
+
+    int settled; /* tokens */
+    size_t settled_bytes;
+
+    /* The stuck ladder's episode: the deepest place that was exhausted; -1: none. */
+    int stuck_depth, stuck_node, stuck_step;
+
+    rt_sampler sampler;
+    rt_attempts attempts;
+    retrace_stats stats;
+
+    retrace_query query;
+    int asked, reviewed, pushed;
+    int cancelled;
+    retrace_finish finish;
+
+    retrace_event *events;
+    int n_events, cap_events, next_event;
+    char why[RT_WHYS][128]; /* of the newest ERASE events */
+    unsigned n_why;
+};
+
+/* ==== options.c ==== */
+int rt_options_check(const retrace_options *o, int vocab, retrace_error *err);
+
+/* ==== stops.c ==== */
+
+/* A stop text found: the answer is cut at `start`; `end` is where it completed (SIZE_MAX: by a
+ * control token, after all text). */
+typedef struct rt_stop {
+    size_t start, end;
+    retrace_text text;
+} rt_stop;
+
+/* The first stop text that completes behind byte `from` of the text. */
+int rt_stop_find(const retrace_run *run, size_t from, rt_stop *out);
+/* Whether this control token is a stop. */
+int rt_stop_token(const retrace_run *run, retrace_token id, rt_stop *out);
+/* Where the longest beginning of a stop text at the end of text[0..length) begins; length: none. */
+size_t rt_stop_begun(const retrace_run *run, size_t length);
+
+/* ==== draw.c: retrace_run_draw, and ==== */
+int rt_choose(retrace_run *run, rt_attempts *attempts, uint64_t purpose, int pos, const double *p,
+              const retrace_token *ids, int n, retrace_error *err);
+
+/* ==== engine.c ==== */
+
+static inline rt_node *rt_head(const retrace_run *run) {
+    return rt_trace_node(&run->trace, run->path[run->n]);
+}
+
+/* The place n tokens into the answer as rule `rule` sees it. */
+void rt_view(retrace_run *run, int n, int rule, retrace_ending ending, retrace_view *out);
+
+/* Appends an event; returns it for filling, or NULL: out of memory. */
+retrace_event *rt_event(retrace_run *run, retrace_event_kind kind);
+
+/* Moves the head to a child with that token, new or visited before, without judging. */
+int rt_enter(retrace_run *run, retrace_token token, retrace_error *err);
+/* Tells of the newest token. */
+int rt_tell_push(retrace_run *run, retrace_error *err);
+/* Takes back the tokens from position `to` on and tells. The bans are those of the node gone back
+ * to, from index n_old on. */
+int rt_erase(retrace_run *run, int to, const char *rule, const char *why, int n_old,
+             retrace_error *err);
+/* Judges the newest token, or the start when there is none, and acts on it. */
+int rt_judge(retrace_run *run, retrace_error *err);
+/* Lets rules look at the head's distribution, and acts on it. */
+int rt_review(retrace_run *run, retrace_error *err);
+/* Cuts the text, while an ending is judged again and again, until no rule objects. */
+int rt_cut_clean(retrace_run *run, retrace_error *err);
+/* Settles what nothing can erase any more; with `all` set, whatever `hold` says. */
+int rt_settle(retrace_run *run, int all, retrace_error *err);
+/* Ends the run: what stands is the answer. */
+int rt_end(retrace_run *run, retrace_finish finish, retrace_error *err);
+/* Ends it with what has settled. */
+int rt_give_up(retrace_run *run, retrace_finish finish, const char *why, retrace_error *err);
+/* Sets up the marks of the root. */
+int rt_start_marks(retrace_run *run, retrace_error *err);
+void rt_free_marks(retrace_run *run);
+
+/* ==== stuck.c ==== */
+
+/* The head is exhausted: steps back, or ends the run by its policy. */
+int rt_stuck(retrace_run *run, retrace_error *err);
+
+#endif

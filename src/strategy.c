@@ -1,0 +1,79 @@
+/* strategy.c - the table of rules and drivers, and a rule with its settings.
+ *
+ * Adding one: a file in src/strategies/, a line in strategies/strategies.h, a row here. */
+#include "strategy.h"
+#include "base.h"
+#include "strategies/strategies.h"
+
+#include <string.h>
+
+static const retrace_rule_type *const rules[] = {&rt_rule_phrases};
+static const retrace_driver_type *const drivers[] = {&rt_driver_sample};
+
+enum { N_RULES = sizeof rules / sizeof *rules, N_DRIVERS = sizeof drivers / sizeof *drivers };
+
+int retrace_rule_at(int i, retrace_plugin_info *out) {
+    if (i < 0 || i >= N_RULES) return 0;
+    *out = (retrace_plugin_info){rules[i]->name, "rule", rules[i]->help, rules[i]->settings};
+    return 1;
+}
+
+int retrace_driver_at(int i, retrace_plugin_info *out) {
+    if (i < 0 || i >= N_DRIVERS) return 0;
+    *out =
+        (retrace_plugin_info){drivers[i]->name, "driver", drivers[i]->help, drivers[i]->settings};
+    return 1;
+}
+
+const retrace_driver_type *rt_driver_find(const char *name, retrace_error *err) {
+    if (!name) return drivers[0];
+    for (int i = 0; i < N_DRIVERS; i++) {
+        if (strcmp(drivers[i]->name, name) == 0) return drivers[i];
+    }
+    retrace_fail(err, RETRACE_EUSAGE, "unknown driver '%s'", name);
+    return NULL;
+}
+
+static const retrace_rule_type *find(const char *name) {
+    for (int i = 0; i < N_RULES; i++) {
+        if (strcmp(rules[i]->name, name) == 0) return rules[i];
+    }
+    return NULL;
+}
+
+int retrace_rule_new(retrace_rule **out, const char *name, const retrace_setting *settings,
+                     int n_settings, retrace_error *err) {
+    rt_clear(err);
+    const retrace_rule_type *type = find(name);
+    if (!type) return retrace_fail(err, RETRACE_EUSAGE, "unknown rule '%s'", name);
+    return rt_rule_make(out, type, settings, n_settings, err);
+}
+
+int rt_rule_make(retrace_rule **out, const retrace_rule_type *type, const retrace_setting *settings,
+                 int n_settings, retrace_error *err) {
+    retrace_rule *rule = retrace_calloc(1, sizeof *rule);
+    if (!rule) return rt_nomem(err);
+    rule->type = type;
+    rule->self = retrace_calloc(1, type->size ? type->size : 1);
+    int rc = rule->self ? RETRACE_OK : rt_nomem(err);
+    if (rc == RETRACE_OK)
+        rc = retrace_settings_fill(rule->self, type->settings, settings, n_settings, type->name,
+                                   err);
+    if (rc == RETRACE_OK && type->init) rc = type->init(rule->self, err);
+    if (rc) {
+        retrace_rule_free(rule);
+        return rc;
+    }
+    *out = rule;
+    return RETRACE_OK;
+}
+
+void retrace_rule_free(retrace_rule *rule) {
+    if (!rule) return;
+    if (rule->self) {
+        if (rule->type->fini) rule->type->fini(rule->self);
+        retrace_settings_free(rule->self, rule->type->settings);
+    }
+    retrace_free(rule->self);
+    retrace_free(rule);
+}
