@@ -134,7 +134,7 @@ static int by_logit(const void *a, const void *b) {
     return (x->id > y->id) - (x->id < y->id);
 }
 
-static int by_id(const void *a, const void *b) {
+static int order_id(const void *a, const void *b) {
     const rt_cand *x = a, *y = b;
     return (x->id > y->id) - (x->id < y->id);
 }
@@ -163,14 +163,16 @@ static int gather(rt_sampler *s, int k, retrace_error *err) {
     }
     if (h->n_edits) qsort(s->cands, (size_t)n, sizeof *s->cands, by_logit);
     s->n_cands = n < k ? n : k;
+    s->max = s->n_cands ? s->cands[0].logit : -INFINITY;
+    s->by_id = 0;
     return RETRACE_OK;
 }
 
 /* Probabilities at temperature 1 among the candidates; among all tokens when `total`, their mass in
  * units of the first candidate's, is given. */
 static void normalise(rt_sampler *s, double total) {
-    double sum = 0, max = s->cands[0].logit;
-    for (int i = 0; i < s->n_cands; i++) sum += s->cands[i].p = exp(s->cands[i].logit - max);
+    double sum = 0;
+    for (int i = 0; i < s->n_cands; i++) sum += s->cands[i].p = exp(s->cands[i].logit - s->max);
     if (total > 0) sum = total;
     for (int i = 0; i < s->n_cands; i++) s->cands[i].p /= sum;
 }
@@ -185,7 +187,7 @@ typedef struct ranked {
 static int by_off(const void *a, const void *b) {
     const ranked *x = a, *y = b;
     if (x->off != y->off) return x->off < y->off ? -1 : 1;
-    return by_id(&x->cand, &y->cand);
+    return order_id(&x->cand, &y->cand);
 }
 
 /* Keeps the tokens whose surprise is nearest to the entropy, until their mass exceeds `typical`. */
@@ -205,6 +207,7 @@ static int keep_typical(rt_sampler *s, double typical, retrace_error *err) {
     for (int i = 0; i < n; i++) s->cands[i] = r[i].cand;
     qsort(s->cands, (size_t)n, sizeof *s->cands, by_logit);
     s->n_cands = n;
+    s->max = s->cands[0].logit;
     retrace_free(r);
     return RETRACE_OK;
 }
@@ -225,14 +228,18 @@ static int keep_top_p(rt_sampler *s, double top_p, double total) {
 
 /* Keeps tokens at least min_p times as probable as the best one. */
 static void keep_min_p(rt_sampler *s, double min_p) {
-    double least = s->cands[0].logit + log(min_p);
-    while (s->n_cands > 1 && s->cands[s->n_cands - 1].logit < least) s->n_cands--;
+    double least = s->max + log(min_p);
+    int n = 0;
+    for (int i = 0; i < s->n_cands; i++) {
+        if (s->cands[i].logit >= least) s->cands[n++] = s->cands[i];
+    }
+    s->n_cands = n;
 }
 
 /* The mass of all tokens at temperature 1 in units of the first candidate's. */
 static int total_mass(rt_sampler *s, double *total, retrace_error *err) {
     struct retrace_shape *h = &s->shape;
-    double max = s->cands[0].logit;
+    double max = s->max;
     int rc = hide(s, err);
     if (rc) return rc;
     *total = rt_exp_sum(h->dist->logits, h->dist->n, max / h->scale, h->scale, NULL);
@@ -241,25 +248,88 @@ static int total_mass(rt_sampler *s, double *total, retrace_error *err) {
     return RETRACE_OK;
 }
 
-/* Top-p and min-p without a top-k. Sorting a vocabulary is dear and the tail is rarely wanted, so
- * ever more of the best are taken until the cut lies among them. */
-static int truncate_all(rt_sampler *s, const rt_sampling *o, retrace_error *err) {
-    int vocab = s->shape.dist->n, cut = 0;
-    for (int k = 256; !cut; k *= 16) {
-        int all = k >= vocab;
-        int rc = gather(s, all ? vocab : k, err);
-        double total = 0;
-        if (rc == RETRACE_OK && s->n_cands && o->top_p < 1 && !all) rc = total_mass(s, &total, err);
-        if (rc || s->n_cands < 2) return rc;
-        if (o->top_p < 1) {
-            cut = keep_top_p(s, o->top_p, total) || all;
-        } else {
-            double last = s->cands[s->n_cands - 1].logit;
-            cut = last < s->cands[0].logit + log(o->min_p) || all;
-        }
+/* All tokens that can be drawn, by id. */
+static int gather_all(rt_sampler *s, retrace_error *err) {
+    struct retrace_shape *h = &s->shape;
+    int rc = room(s, h->dist->n, err), n = 0;
+    if (rc == RETRACE_OK) rc = hide(s, err);
+    if (rc) return rc;
+    for (int i = 0; i < h->dist->n; i++)
+        s->cands[i] = (rt_cand){i, (double)h->dist->logits[i] * h->scale, 0};
+    unhide(s);
+    for (int i = 0; i < h->n_edits; i++) s->cands[h->edits[i].id].logit = edited(h, i);
+    for (int i = 0; i < h->dist->n; i++) {
+        if (s->cands[i].logit > -INFINITY) s->cands[n++] = s->cands[i];
     }
-    if (o->min_p > 0) keep_min_p(s, o->min_p);
+    s->n_cands = n;
+    s->by_id = 1;
     return RETRACE_OK;
+}
+
+enum { BUCKETS = 4096 };
+
+/* Falling logit; whatever is out of range, the tail of the tail, shares the last one. */
+static int bucket(const rt_sampler *s, const rt_cand *c) {
+    double below = (s->max - c->logit) * (BUCKETS / 40.0);
+    return below < BUCKETS - 1 ? (int)below : BUCKETS - 1;
+}
+
+/* The last token of the nucleus, given the bucket it lies in and the mass before that. */
+static int find_last(const rt_sampler *s, int at, double sum, double top_p, rt_cand *last,
+                     retrace_error *err) {
+    int n = 0, i = 0;
+    for (int k = 0; k < s->n_cands; k++) n += bucket(s, &s->cands[k]) == at;
+    rt_cand *in = retrace_alloc((size_t)(n + 1) * sizeof *in);
+    if (!in) return rt_nomem(err);
+    n = 0;
+    for (int k = 0; k < s->n_cands; k++) {
+        if (bucket(s, &s->cands[k]) == at) in[n++] = s->cands[k];
+    }
+    qsort(in, (size_t)n, sizeof *in, by_logit);
+    while (i < n - 1 && (sum += in[i].p) < top_p) i++;
+    *last = in[i];
+    retrace_free(in);
+    return RETRACE_OK;
+}
+
+/* Top-p over a flat distribution, whose nucleus is large: only the bucket in which the mass reaches
+ * top_p is put in order. */
+static int keep_nucleus(rt_sampler *s, double top_p, retrace_error *err) {
+    double *mass = retrace_calloc(BUCKETS, sizeof *mass), sum = 0;
+    if (!mass) return rt_nomem(err);
+    normalise(s, 0);
+    for (int i = 0; i < s->n_cands; i++) mass[bucket(s, &s->cands[i])] += s->cands[i].p;
+    int at = BUCKETS - 1, n = 0;
+    while (at > 0 && mass[at] == 0) at--; /* the last one that holds something */
+    int end = at;
+    for (at = 0; at < end && sum + mass[at] < top_p; at++) sum += mass[at];
+    retrace_free(mass);
+    rt_cand last;
+    int rc = find_last(s, at, sum, top_p, &last, err);
+    for (int i = 0; rc == RETRACE_OK && i < s->n_cands; i++) {
+        if (by_logit(&s->cands[i], &last) <= 0) s->cands[n++] = s->cands[i];
+    }
+    s->n_cands = n;
+    return rc;
+}
+
+/* Top-p and min-p without a top-k. Sorting a vocabulary is dear and its tail is rarely wanted: if
+ * the cut does not lie among the best few, everything is looked at, but not sorted. */
+static int truncate_all(rt_sampler *s, const rt_sampling *o, retrace_error *err) {
+    enum { FEW = 256 };
+    double total = 0;
+    int rc = gather(s, FEW, err), cut;
+    if (rc || s->n_cands < 2) return rc;
+    if (o->top_p < 1) {
+        rc = total_mass(s, &total, err);
+        cut = rc == RETRACE_OK && keep_top_p(s, o->top_p, total);
+    } else {
+        cut = s->cands[s->n_cands - 1].logit < s->max + log(o->min_p);
+    }
+    if (rc == RETRACE_OK && !cut) rc = gather_all(s, err);
+    if (rc == RETRACE_OK && !cut && o->top_p < 1) rc = keep_nucleus(s, o->top_p, err);
+    if (rc == RETRACE_OK && o->min_p > 0) keep_min_p(s, o->min_p);
+    return rc;
 }
 
 /* After a top-k, or with `typical`, which needs every candidate. */
@@ -305,11 +375,10 @@ static int weigh_all(rt_sampler *s, const rt_sampling *o, retrace_error *err) {
 static int weigh_cands(rt_sampler *s, double temp, retrace_error *err) {
     int n = s->n_cands;
     if (rt_grow(&s->weights, &s->cap_weights, n, sizeof *s->weights)) return rt_nomem(err);
-    double max = s->cands[0].logit;
-    qsort(s->cands, (size_t)n, sizeof *s->cands, by_id);
+    if (!s->by_id) qsort(s->cands, (size_t)n, sizeof *s->cands, order_id);
     for (int i = 0; i < n; i++) {
         s->ids[i] = s->cands[i].id;
-        s->weights[i] = exp((s->cands[i].logit - max) / temp);
+        s->weights[i] = exp((s->cands[i].logit - s->max) / temp);
     }
     return RETRACE_OK;
 }
