@@ -175,6 +175,12 @@ static int ask(retrace_run *run, retrace_error *err) {
     return RETRACE_OK;
 }
 
+/* A distribution that was never filled is none. */
+static void forget_question(retrace_run *run) {
+    rt_keep_drop(rt_head(run)->dist);
+    run->asked = 0;
+}
+
 /* Rows beyond those of places that the model had never seen are repeats. */
 static void take_answer(retrace_run *run) {
     int first = !rt_trace_node(&run->trace, 0)->evaluated;
@@ -194,6 +200,7 @@ static void take_answer(retrace_run *run) {
 /* One move: ends with an event, a question, or something done. */
 static int move(retrace_run *run, retrace_error *err) {
     if (run->cancelled) {
+        if (run->asked) forget_question(run);
         int rc = rt_settle(run, 1, err);
         return rc ? rc : rt_give_up(run, RETRACE_FINISH_CANCELLED, "cancelled", err);
     }
@@ -263,8 +270,10 @@ void retrace_run_cancel(retrace_run *run) {
 }
 
 void retrace_run_abort(retrace_run *run) {
+    if (run->finish) return;
+    if (run->asked) forget_question(run);
     run->next_event = run->n_events = 0;
-    if (!run->finish) run->finish = RETRACE_FINISH_ERROR;
+    run->finish = RETRACE_FINISH_ERROR;
 }
 
 /* ==== What stands ==== */
