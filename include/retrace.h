@@ -254,11 +254,12 @@ typedef enum retrace_on_stuck {
     RETRACE_STUCK_ALLOW /* go on from there, let that one hit through, count it as accepted */
 } retrace_on_stuck;
 
-/* A source of chance in place of the seeded generator: returns an index below n, or n when p has no
- * mass. p: n non-negative weights, not all zero, not necessarily normalised. ids: the token behind
- * each weight, in rising order, or NULL when weight i is token i; not given (NULL) for purposes
- * other than 0. purpose: 0 for the next token. pos: counted in generated tokens. attempt: draws
- * made before this one in this run at this position for this purpose. */
+/* A source of chance in place of the seeded generator: returns an index below n, n when p has no
+ * mass, or a negative number to leave this one draw to the generator. p: n non-negative weights,
+ * not all zero, not necessarily normalised. ids: the token behind each weight, in rising order, or
+ * NULL when weight i is token i; not given (NULL) for purposes other than 0. purpose: 0 for the
+ * next token. pos: counted in generated tokens. attempt: draws made before this one in this run at
+ * this position for this purpose. */
 typedef int retrace_choose_fn(void *ud, const double *p, const retrace_token *ids, int n,
                               uint64_t purpose, int pos, int attempt);
 

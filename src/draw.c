@@ -18,7 +18,7 @@ int rt_choose(retrace_run *run, rt_attempts *attempts, uint64_t purpose, int pos
     int attempt = attempts->v[pos]++;
     if (run->o.choose) {
         int i = run->o.choose(run->o.choose_ud, p, ids, n, purpose, pos, attempt);
-        return i < 0 || i > n ? n : i;
+        if (i >= 0) return i > n ? n : i;
     }
     double u = rt_uniform((uint64_t)run->o.seed, (uint64_t)run->o.head, purpose, (uint64_t)pos,
                           (uint64_t)attempt);
@@ -123,5 +123,8 @@ int retrace_run_draw(retrace_run *run, retrace_token *id, retrace_error *err) {
 
 int retrace_view_choose(const retrace_view *v, const double *p, int n) {
     rt_watch *w = &v->run->watch[v->rule];
-    return rt_choose(v->run, &w->attempts, w->purpose, v->n, p, NULL, n, NULL);
+    int i = rt_choose(v->run, &w->attempts, w->purpose, v->n, p, NULL, n, NULL);
+    if (i >= 0) return i;
+    v->run->starved = 1; /* the engine fails the run when the rule returns */
+    return n;
 }

@@ -122,7 +122,7 @@ static int note_probability(retrace_run *run, const rt_node *parent, rt_node *no
     node->top = retrace_alloc((size_t)k * sizeof *node->top);
     if (!node->top) return rt_nomem(err);
     node->n_top = retrace_dist_top(parent->dist, k, node->top);
-    return RETRACE_OK;
+    return node->n_top ? RETRACE_OK : rt_nomem(err);
 }
 
 static int make_room(retrace_run *run, retrace_error *err) {
@@ -213,6 +213,7 @@ static int ask_rule(retrace_run *run, int i, int n, retrace_ending ending, size_
     v.limit = limit;
     w->proposal = (retrace_proposal){0};
     int rc = type->judge(w->rule->self, &v, marks + w->mark_at, &w->proposal, err);
+    if (run->starved) return rt_nomem(err); /* a draw in there was none */
     if (rc != RETRACE_DONE) return rc;
     size_t end = w->proposal.end ? w->proposal.end : retrace_view_length(&v);
     if (limit != SIZE_MAX && end >= limit) return RETRACE_OK;
@@ -290,9 +291,17 @@ static int judge_ending(retrace_run *run, int n, size_t length, retrace_ending e
     return rc;
 }
 
-static int end_by_stop(retrace_run *run, const rt_stop *stop, retrace_error *err) {
+/* How many tokens stay: all before the one that holds the stop's first byte, and that one if it
+ * begins before. A control token that is the stop goes itself. */
+static int stop_cut(const retrace_run *run, const rt_stop *stop) {
+    if (stop->end == SIZE_MAX) return run->n - 1;
     int n = 0;
-    while (n < run->n && (n > 0 ? run->ends[n - 1] : 0) < stop->start) n++;
+    while (run->ends[n] <= stop->start) n++;
+    return n + ((n > 0 ? run->ends[n - 1] : 0) < stop->start);
+}
+
+static int end_by_stop(retrace_run *run, const rt_stop *stop, retrace_error *err) {
+    int n = stop_cut(run, stop);
     int rc = judge_ending(run, n, stop->start, RETRACE_ENDING_STOP, err);
     if (rc == RETRACE_OK) rc = go_back(run, err);
     if (rc) return rc;
@@ -324,7 +333,7 @@ static int end_or_settle(retrace_run *run, int found, const rt_stop *stop, int e
     if (run->n >= run->o.max_tokens) return end_by_length(run, RETRACE_ENDING_LENGTH, err);
     if (run->n_prompt + run->n >= run->model->facts.n_ctx)
         return end_by_length(run, RETRACE_ENDING_CONTEXT, err);
-    return rt_settle(run, 0, err);
+    return rt_settle(run, err);
 }
 
 int rt_judge(retrace_run *run, retrace_error *err) {
@@ -453,24 +462,30 @@ static int settle_to(retrace_run *run, int to, retrace_error *err) {
     return RETRACE_OK;
 }
 
-int rt_settle(retrace_run *run, int all, retrace_error *err) {
-    int rc = RETRACE_OK;
-    if (run->o.hold == RETRACE_HOLD_MINIMAL || all) {
-        int s = run->n, r;
-        while ((r = reach(run, s)) < s) s = r;
-        if (s > run->settled) rc = settle_to(run, s, err);
-    }
-    int64_t held = (int64_t)(run->text.n - run->settled_bytes);
+/* The fixed point. */
+static int settle_point(retrace_run *run) {
+    int s = run->n, r;
+    if (run->o.hold == RETRACE_HOLD_ALL) return run->settled;
+    while ((r = reach(run, s)) < s) s = r;
+    return s;
+}
+
+static void note_held(retrace_run *run, int settled) {
+    int64_t held = (int64_t)(run->text.n - (settled > 0 ? run->ends[settled - 1] : 0));
     if (held > run->stats.held_max_bytes) run->stats.held_max_bytes = held;
-    return rc;
+}
+
+int rt_settle(retrace_run *run, retrace_error *err) {
+    int s = settle_point(run);
+    note_held(run, s);
+    return s > run->settled ? settle_to(run, s, err) : RETRACE_OK;
 }
 
 /* ==== Ending ==== */
 
 int rt_end(retrace_run *run, retrace_finish finish, retrace_error *err) {
     rt_keep_pin(rt_head(run)->dist, 0);
-    int64_t held = (int64_t)(run->text.n - run->settled_bytes);
-    if (held > run->stats.held_max_bytes) run->stats.held_max_bytes = held;
+    note_held(run, settle_point(run));
     int rc = settle_to(run, run->n, err);
     if (rc) return rc;
     retrace_event *e = rt_event(run, RETRACE_END);

@@ -90,7 +90,7 @@ TWICE float rt_max(const float *x, int n) {
 
 TWICE int rt_any_bad(const float *x, int n) {
     unsigned bad = 0;
-    for (int i = 0; i < n; i++) bad |= !(x[i] < INFINITY);
+    for (int i = 0; i < n; i++) bad |= x[i] < INFINITY ? 0u : 1u;
     return bad != 0;
 }
 
@@ -148,7 +148,7 @@ static void sift(const float *x, int32_t *heap, int n, int at) {
 
 TWICE static int block_above(const float *x, float least) {
     unsigned any = 0;
-    for (int j = 0; j < 32; j++) any |= x[j] > least;
+    for (int j = 0; j < 32; j++) any |= x[j] > least ? 1u : 0u;
     return any != 0;
 }
 

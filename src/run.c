@@ -201,7 +201,8 @@ static void take_answer(retrace_run *run) {
 static int move(retrace_run *run, retrace_error *err) {
     if (run->cancelled) {
         if (run->asked) forget_question(run);
-        int rc = rt_settle(run, 1, err);
+        run->o.hold = RETRACE_HOLD_MINIMAL; /* what cannot be erased is kept even if it was held */
+        int rc = rt_settle(run, err);
         return rc ? rc : rt_give_up(run, RETRACE_FINISH_CANCELLED, "cancelled", err);
     }
     if (run->asked) take_answer(run);

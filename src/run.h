@@ -60,6 +60,7 @@ struct retrace_run {
 
     retrace_query query;
     int asked, reviewed, pushed;
+    int starved; /* a rule's draw ran out of memory */
     int cancelled;
     retrace_finish finish;
 
@@ -118,8 +119,8 @@ int rt_judge(retrace_run *run, retrace_error *err);
 int rt_review(retrace_run *run, retrace_error *err);
 /* Cuts the text, while an ending is judged again and again, until no rule objects. */
 int rt_cut_clean(retrace_run *run, retrace_error *err);
-/* Settles what nothing can erase any more; with `all` set, whatever `hold` says. */
-int rt_settle(retrace_run *run, int all, retrace_error *err);
+/* Settles what nothing can erase any more, if `hold` lets it. */
+int rt_settle(retrace_run *run, retrace_error *err);
 /* Ends the run: what stands is the answer. */
 int rt_end(retrace_run *run, retrace_finish finish, retrace_error *err);
 /* Ends it with what has settled. */

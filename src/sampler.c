@@ -304,7 +304,7 @@ static int keep_nucleus(rt_sampler *s, double top_p, retrace_error *err) {
     int end = at;
     for (at = 0; at < end && sum + mass[at] < top_p; at++) sum += mass[at];
     retrace_free(mass);
-    rt_cand last;
+    rt_cand last = {0};
     int rc = find_last(s, at, sum, top_p, &last, err);
     for (int i = 0; rc == RETRACE_OK && i < s->n_cands; i++) {
         if (by_logit(&s->cands[i], &last) <= 0) s->cands[n++] = s->cands[i];

@@ -38,7 +38,7 @@ typedef struct rt_sampler {
     struct retrace_shape shape;
     rt_cand *cands; /* falling logit, or rising id when `by_id` */
     int n_cands, cap_cands, by_id;
-    double max; /* the best candidate's logit */
+    double max;         /* the best candidate's logit */
     double *weights;    /* by candidate, or by token when ids is NULL */
     retrace_token *ids; /* rising */
     int cap_weights, cap_ids;

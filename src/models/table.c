@@ -323,6 +323,11 @@ static int table_open(retrace_model **out, const char *where, const void *settin
     int rc = slurp(where, &file, err);
     if (rc) goto out;
     root = json_loadb(file.n ? file.s : "", file.n, JSON_REJECT_DUPLICATES, &at);
+    /* Out of memory, jansson often says nothing at all. */
+    if (!root && (!at.text[0] || json_error_code(&at) == json_error_out_of_memory)) {
+        rc = rt_nomem(err);
+        goto out;
+    }
     if (!root) {
         rc = retrace_fail(err, RETRACE_EMODEL, "'%s' is not a table: line %d: %s", where, at.line,
                           at.text);
