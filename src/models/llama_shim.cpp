@@ -1,0 +1,510 @@
+/* llama_shim.cpp - the only file that sees llama.h; see llama_shim.h for what it promises.
+ *
+ * Each function that calls libllama is a try block: std::bad_alloc becomes RETRACE_ENOMEM, anything
+ * else RETRACE_EMODEL. Conditions that libllama asserts on are asserted here first where only our
+ * own code can break them, and are errors where a person can.
+ *
+ * The log is a callback of the whole process. Lines of the level "error" are kept per thread: the
+ * first since the last call began says most (those after it only add that something failed). */
+#include "llama_shim.h"
+
+#include <llama.h>
+
+#include <cassert>
+#include <cctype>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <string>
+#include <vector>
+
+static const size_t LOGITS_BYTES = (size_t)1 << 26; /* most memory for the logits of one batch */
+
+struct rt_llama {
+    llama_model *model;
+    llama_context *ctx;
+    const llama_vocab *vocab;
+    llama_memory_t mem;
+    llama_batch batch;
+    int n_batch, n_logits, n_wanted, n_seq, n_ctx, n_vocab;
+    bool decoded; /* the rows of the last batch can be read */
+};
+
+/* ==== Log ==== */
+
+static thread_local char first_error[400];
+
+static bool is_blank(char c) {
+    return (unsigned char)c <= ' ' || c == 0x7f;
+}
+
+/* Copies text as one line: no control bytes, no blanks doubled or at the end, no character cut in
+ * two. */
+static void copy_line(char *out, size_t size, const char *text) {
+    size_t n = 0;
+    for (; *text && n + 1 < size; text++) {
+        if (is_blank(*text) && (n == 0 || out[n - 1] == ' ')) continue;
+        out[n++] = is_blank(*text) ? ' ' : *text;
+    }
+    if (*text) {
+        while (n > 0 && ((unsigned char)out[n - 1] & 0xc0) == 0x80) n--;
+        if (n > 0 && (unsigned char)out[n - 1] >= 0xc0) n--;
+    }
+    while (n > 0 && (out[n - 1] == ' ' || out[n - 1] == '.')) n--;
+    out[n] = '\0';
+}
+
+/* Keeps a line of the log without "function: " and what we say ourselves. */
+static void keep_line(const char *text) {
+    static const char loading[] = "error loading model: ";
+    const char *colon = std::strstr(text, ": "), *space = std::strchr(text, ' ');
+    if (colon && space == colon + 1) text = colon + 2;
+    if (std::strncmp(text, loading, sizeof loading - 1) == 0) text += sizeof loading - 1;
+    copy_line(first_error, sizeof first_error, text);
+}
+
+static void on_log(ggml_log_level level, const char *text, void *) {
+    if (level == GGML_LOG_LEVEL_ERROR && first_error[0] == '\0') keep_line(text);
+}
+
+static void start_once() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        llama_log_set(on_log, nullptr);
+        llama_backend_init();
+        if (ggml_backend_reg_count() == 0) ggml_backend_load_all();
+    });
+    first_error[0] = '\0';
+}
+
+static const char *said(const char *otherwise) {
+    return first_error[0] ? first_error : otherwise;
+}
+
+/* Runs f, which returns a status, and turns what it throws into one. */
+template <typename F> static int guarded(retrace_error *err, F f) {
+    try {
+        return f();
+    } catch (const std::bad_alloc &) {
+        return retrace_fail(err, RETRACE_ENOMEM, "out of memory in libllama");
+    } catch (const std::exception &e) {
+        char line[400];
+        copy_line(line, sizeof line, e.what());
+        return retrace_fail(err, RETRACE_EMODEL, "libllama: %s", line);
+    } catch (...) {
+        return retrace_fail(err, RETRACE_EMODEL, "libllama failed");
+    }
+}
+
+/* ==== Devices ==== */
+
+static bool is_gpu(ggml_backend_dev_t dev) {
+    auto type = ggml_backend_dev_type(dev);
+    return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
+}
+
+static bool same_name(const char *a, const char *b) {
+    while (*a && std::tolower((unsigned char)*a) == std::tolower((unsigned char)*b)) a++, b++;
+    return *a == '\0' && *b == '\0';
+}
+
+static std::string device_list() {
+    std::string list = "auto, cpu";
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
+        if (!is_gpu(dev)) continue;
+        list += std::string(", ") + ggml_backend_dev_name(dev) + " (" +
+                ggml_backend_dev_description(dev) + ")";
+    }
+    return list;
+}
+
+/* Fills `out` with the devices to use, ended with NULL; leaves it empty for libllama's own choice.
+ */
+static int pick_devices(const rt_llama_params *p, std::vector<ggml_backend_dev_t> &out,
+                        retrace_error *err) {
+    size_t n_gpus = 0;
+    std::string want = p->device;
+    if (want.size() > 5 && same_name(want.substr(0, 5).c_str(), "cuda:")) want.erase(4, 1);
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
+        if (!is_gpu(dev)) continue;
+        n_gpus++;
+        if (same_name(want.c_str(), ggml_backend_dev_name(dev))) out.push_back(dev);
+    }
+    bool cpu = same_name(want.c_str(), "cpu"), any = same_name(want.c_str(), "auto");
+    if (out.empty() && !cpu && !any) {
+        return retrace_fail(err, RETRACE_EUSAGE, "unknown device '%s'; there are: %s", p->device,
+                            device_list().c_str());
+    }
+    if (p->n_gpu_layers > 0 && (cpu || n_gpus == 0)) {
+        return retrace_fail(err, RETRACE_EUSAGE, "n_gpu_layers is %d, but %s", p->n_gpu_layers,
+                            cpu ? "the device is the CPU" : "there is no GPU device");
+    }
+    if (!any) out.push_back(nullptr);
+    return RETRACE_OK;
+}
+
+/* ==== Opening ==== */
+
+static int load_model(rt_llama *l, const rt_llama_params *p, retrace_error *err) {
+    std::vector<ggml_backend_dev_t> devices;
+    int rc = pick_devices(p, devices, err);
+    if (rc < 0) return rc;
+    llama_model_params mp = llama_model_default_params();
+    mp.n_gpu_layers = p->n_gpu_layers;
+    if (!devices.empty()) mp.devices = devices.data();
+    l->model = llama_model_load_from_file(p->path, mp);
+    if (!l->model) {
+        return retrace_fail(err, RETRACE_EMODEL, "cannot load '%s': %s", p->path,
+                            said("bad model"));
+    }
+    return RETRACE_OK;
+}
+
+/* Refuses models that do not continue a text token by token. */
+static int check_model(rt_llama *l, const rt_llama_params *p, retrace_error *err) {
+    const char *why = nullptr;
+    l->vocab = llama_model_get_vocab(l->model);
+    if (llama_model_has_encoder(l->model) || !llama_model_has_decoder(l->model)) {
+        why = "an encoder-decoder model";
+    } else if (llama_model_is_diffusion(l->model)) {
+        why = "a diffusion model";
+    } else if (llama_vocab_type(l->vocab) == LLAMA_VOCAB_TYPE_NONE ||
+               llama_vocab_n_tokens(l->vocab) <= 0) {
+        return retrace_fail(err, RETRACE_EMODEL, "'%s' has no vocabulary", p->path);
+    }
+    if (!why) return RETRACE_OK;
+    return retrace_fail(err, RETRACE_EMODEL, "'%s' is %s, which cannot continue a text", p->path,
+                        why);
+}
+
+static uint32_t padded(int64_t n) {
+    return (uint32_t)((n + 255) / 256 * 256);
+}
+
+/* Rows of logits that LOGITS_BYTES hold, but one for each sequence at least. libllama reserves
+ * them. */
+static int logits_rows(const rt_llama *l, const rt_llama_params *p) {
+    size_t rows = LOGITS_BYTES / sizeof(float) / (size_t)l->n_vocab;
+    if (rows > (size_t)p->n_batch) return p->n_batch;
+    return rows > (size_t)p->n_seq ? (int)rows : p->n_seq;
+}
+
+static int make_context(rt_llama *l, const rt_llama_params *p, int n_ctx, retrace_error *err) {
+    if ((int64_t)padded(n_ctx) * p->n_seq > INT32_MAX) {
+        return retrace_fail(err, RETRACE_EUSAGE, "ctx_size %d times parallel %d is too large",
+                            n_ctx, p->n_seq);
+    }
+    llama_context_params cp = llama_context_default_params();
+    cp.n_ctx = padded(n_ctx) * (uint32_t)p->n_seq;
+    cp.n_batch = cp.n_ubatch = (uint32_t)p->n_batch;
+    cp.n_seq_max = (uint32_t)p->n_seq;
+    cp.n_outputs_max = (uint32_t)l->n_logits;
+    cp.n_threads = cp.n_threads_batch = p->n_threads;
+    cp.swa_full = p->swa_full != 0;
+    cp.kv_unified = false;
+    cp.no_perf = true;
+    l->ctx = llama_init_from_model(l->model, cp);
+    if (!l->ctx) {
+        const char *line = said("no context");
+        int code = std::strstr(line, "alloc") ? RETRACE_ENOMEM : RETRACE_EMODEL;
+        return retrace_fail(err, code, "cannot set up '%s': %s", p->path, line);
+    }
+    l->mem = llama_get_memory(l->ctx);
+    if (!l->mem || !llama_get_causal_attn(l->ctx)) {
+        return retrace_fail(err, RETRACE_EMODEL,
+                            "'%s' is an embedding model, which cannot continue a text", p->path);
+    }
+    return RETRACE_OK;
+}
+
+static int open_all(rt_llama *l, const rt_llama_params *p, int n_ctx_cap, retrace_error *err) {
+    int rc = load_model(l, p, err);
+    if (rc == RETRACE_OK) rc = check_model(l, p, err);
+    if (rc < 0) return rc;
+    int n_ctx = p->n_ctx;
+    if (n_ctx == 0) n_ctx = llama_model_n_ctx_train(l->model);
+    if (p->n_ctx == 0 && (n_ctx <= 0 || n_ctx > n_ctx_cap)) n_ctx = n_ctx_cap;
+    l->n_ctx = n_ctx;
+    l->n_seq = p->n_seq;
+    l->n_vocab = llama_vocab_n_tokens(l->vocab);
+    l->n_logits = logits_rows(l, p);
+    rc = make_context(l, p, n_ctx, err);
+    if (rc < 0) return rc;
+    l->n_batch = (int)llama_n_batch(l->ctx);
+    l->batch = llama_batch_init(l->n_batch, 0, 1);
+    return RETRACE_OK;
+}
+
+int rt_llama_open(rt_llama **out, const rt_llama_params *p, int n_ctx_cap, retrace_error *err) {
+    auto *l = (rt_llama *)retrace_calloc(1, sizeof(rt_llama));
+    if (!l) return retrace_fail(err, RETRACE_ENOMEM, "out of memory");
+    int rc = guarded(err, [&] {
+        start_once();
+        return open_all(l, p, n_ctx_cap, err);
+    });
+    if (rc < 0) {
+        rt_llama_close(l);
+        return rc;
+    }
+    *out = l;
+    return RETRACE_OK;
+}
+
+void rt_llama_close(rt_llama *l) {
+    if (!l) return;
+    guarded(nullptr, [&] {
+        if (l->batch.token) llama_batch_free(l->batch);
+        if (l->ctx) llama_free(l->ctx);
+        if (l->model) llama_model_free(l->model);
+        return RETRACE_OK;
+    });
+    retrace_free(l);
+}
+
+void rt_llama_facts_of(const rt_llama *l, rt_llama_facts *out) {
+    *out = rt_llama_facts();
+    out->bos = -1;
+    guarded(nullptr, [&] {
+        out->vocab = l->n_vocab;
+        out->n_ctx = l->n_ctx;
+        out->n_batch = l->n_batch;
+        out->n_logits = l->n_logits;
+        out->n_params = (int64_t)llama_model_n_params(l->model);
+        out->size_bytes = (int64_t)llama_model_size(l->model);
+        out->recurrent = llama_model_is_recurrent(l->model) || llama_model_is_hybrid(l->model);
+        out->window = llama_model_n_swa(l->model);
+        /* Where a file names no BOS, libllama makes one up: some ordinary token. */
+        llama_token bos = llama_vocab_bos(l->vocab);
+        if (bos >= 0 && bos < l->n_vocab && llama_vocab_is_control(l->vocab, bos)) out->bos = bos;
+        out->add_bos = out->bos >= 0 && llama_vocab_get_add_bos(l->vocab);
+        return RETRACE_OK;
+    });
+}
+
+int rt_llama_meta(const rt_llama *l, const char *key, char *buf, size_t size) {
+    return guarded(nullptr,
+                   [&] { return (int)llama_model_meta_val_str(l->model, key, buf, size); });
+}
+
+const char *rt_llama_template(const rt_llama *l) {
+    const char *text = nullptr;
+    guarded(nullptr, [&] {
+        text = llama_model_chat_template(l->model, nullptr);
+        return RETRACE_OK;
+    });
+    return text;
+}
+
+/* ==== Vocabulary ==== */
+
+int rt_llama_piece(const rt_llama *l, retrace_token id, char *buf, int n) {
+    assert(id >= 0 && id < l->n_vocab);
+    int len = guarded(nullptr, [&] {
+        int got = llama_token_to_piece(l->vocab, id, buf, n, 0, true);
+        return got < 0 ? -got : got;
+    });
+    return len < 0 ? 0 : len;
+}
+
+int rt_llama_flags(const rt_llama *l, retrace_token id) {
+    assert(id >= 0 && id < l->n_vocab);
+    int flags = guarded(nullptr, [&] {
+        int attr = (int)llama_vocab_get_attr(l->vocab, id), f = 0;
+        if (llama_vocab_is_eog(l->vocab, id)) f |= RETRACE_TOKEN_END;
+        if (llama_vocab_is_control(l->vocab, id)) f |= RETRACE_TOKEN_CONTROL;
+        /* libllama shows neither kind in a text. */
+        if (attr & (LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_UNKNOWN))
+            f |= RETRACE_TOKEN_CONTROL;
+        if (attr & LLAMA_TOKEN_ATTR_UNUSED) f |= RETRACE_TOKEN_UNUSED;
+        return f;
+    });
+    return flags < 0 ? RETRACE_TOKEN_UNUSED : flags;
+}
+
+int rt_llama_tokenize(const rt_llama *l, retrace_text text, int parse_special, retrace_token **out,
+                      int *n, retrace_error *err) {
+    if (text.n > INT32_MAX / 8) {
+        return retrace_fail(err, RETRACE_EUSAGE, "a text of %zu bytes is too long", text.n);
+    }
+    size_t room = text.n + 8;
+    auto *ids = (retrace_token *)retrace_alloc(room * sizeof(retrace_token));
+    if (!ids) return retrace_fail(err, RETRACE_ENOMEM, "out of memory");
+    const char *s = text.n ? text.s : "";
+    auto call = [&] {
+        return (int)llama_tokenize(l->vocab, s, (int32_t)text.n, ids, (int32_t)room, false,
+                                   parse_special != 0);
+    };
+    int got = 0;
+    int rc = guarded(err, [&] {
+        got = call();
+        return RETRACE_OK;
+    });
+    if (rc == RETRACE_OK && got < 0 && got > INT32_MIN) {
+        room = (size_t)-got;
+        auto *more = (retrace_token *)retrace_realloc(ids, room * sizeof(retrace_token));
+        if (more) ids = more;
+        rc = !more ? retrace_fail(err, RETRACE_ENOMEM, "out of memory") : guarded(err, [&] {
+            got = call();
+            return RETRACE_OK;
+        });
+    }
+    if (rc == RETRACE_OK && got < 0) {
+        rc = retrace_fail(err, RETRACE_EMODEL, "the text could not be tokenised");
+    }
+    if (rc < 0) {
+        retrace_free(ids);
+        return rc;
+    }
+    *out = ids;
+    *n = got;
+    return RETRACE_OK;
+}
+
+int rt_llama_render(const rt_llama *l, const char *const *roles, const char *const *contents, int n,
+                    char **out, size_t *len, retrace_error *err) {
+    return guarded(err, [&]() -> int {
+        const char *text = llama_model_chat_template(l->model, nullptr);
+        if (!text) return retrace_fail(err, RETRACE_EMODEL, "the model has no chat template");
+        std::vector<llama_chat_message> chat;
+        for (int i = 0; i < n; i++) chat.push_back({roles[i], contents[i]});
+        int need = llama_chat_apply_template(text, chat.data(), chat.size(), true, nullptr, 0);
+        if (need < 0) {
+            char line[160];
+            copy_line(line, sizeof line, std::string(text, std::strcspn(text, "\r\n")).c_str());
+            return retrace_fail(err, RETRACE_EMODEL,
+                                "the chat template '%s' is not known to libllama", line);
+        }
+        auto *buf = (char *)retrace_alloc((size_t)need + 1);
+        if (!buf) return retrace_fail(err, RETRACE_ENOMEM, "out of memory");
+        llama_chat_apply_template(text, chat.data(), chat.size(), true, buf, need + 1);
+        buf[need] = '\0';
+        *out = buf;
+        *len = (size_t)need;
+        return RETRACE_OK;
+    });
+}
+
+/* ==== Decoding ==== */
+
+int rt_llama_put(rt_llama *l, retrace_token id, int pos, int seq, int want) {
+    if (l->decoded) {
+        l->batch.n_tokens = 0;
+        l->n_wanted = 0;
+        l->decoded = false;
+    }
+    int row = l->batch.n_tokens;
+    assert(row < l->n_batch && id >= 0 && id < l->n_vocab);
+    assert(seq >= 0 && seq < l->n_seq && pos >= 0 && pos < l->n_ctx);
+    assert(!want || l->n_wanted < l->n_logits);
+    l->batch.token[row] = id;
+    l->batch.pos[row] = pos;
+    l->batch.n_seq_id[row] = 1;
+    l->batch.seq_id[row][0] = seq;
+    l->batch.logits[row] = want != 0;
+    l->n_wanted += want != 0;
+    l->batch.n_tokens++;
+    return row;
+}
+
+static const char *failure_of(int code) {
+    switch (code) {
+    case 1: return "no room for the batch in the model's memory";
+    case 2: return "stopped";
+    case -1: return "the batch is not valid";
+    default: return "the computation failed";
+    }
+}
+
+int rt_llama_decode(rt_llama *l, retrace_error *err) {
+    assert(!l->decoded && l->batch.n_tokens > 0);
+    first_error[0] = '\0';
+    int rc = guarded(err, [&] {
+        int code = llama_decode(l->ctx, l->batch);
+        if (code == 0) llama_synchronize(l->ctx);
+        if (code == 0) return (int)RETRACE_OK;
+        return retrace_fail(err, RETRACE_EMODEL, "the model cannot be evaluated: %s",
+                            said(failure_of(code)));
+    });
+    l->decoded = true;
+    return rc;
+}
+
+const float *rt_llama_row(rt_llama *l, int row) {
+    if (!l->decoded || row < 0 || row >= l->batch.n_tokens || !l->batch.logits[row]) return nullptr;
+    const float *logits = nullptr;
+    guarded(nullptr, [&] {
+        logits = llama_get_logits_ith(l->ctx, row);
+        return RETRACE_OK;
+    });
+    return logits;
+}
+
+/* ==== Memory ==== */
+
+int rt_llama_cut(rt_llama *l, int seq, int pos) {
+    assert(seq >= 0 && seq < l->n_seq && pos >= 0);
+    int done = guarded(nullptr, [&] { return (int)llama_memory_seq_rm(l->mem, seq, pos, -1); });
+    return done == 1;
+}
+
+void rt_llama_span(const rt_llama *l, int seq, int *first, int *last) {
+    *first = *last = -1;
+    guarded(nullptr, [&] {
+        *first = llama_memory_seq_pos_min(l->mem, seq);
+        *last = llama_memory_seq_pos_max(l->mem, seq);
+        return RETRACE_OK;
+    });
+}
+
+void rt_llama_clear(rt_llama *l) {
+    guarded(nullptr, [&] {
+        llama_synchronize(l->ctx);
+        llama_memory_clear(l->mem, true);
+        return RETRACE_OK;
+    });
+}
+
+static const llama_state_seq_flags PARTIAL = LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY;
+
+size_t rt_llama_state_size(rt_llama *l, int seq) {
+    size_t size = 0;
+    guarded(nullptr, [&] {
+        size = llama_state_seq_get_size_ext(l->ctx, seq, PARTIAL);
+        return RETRACE_OK;
+    });
+    return size;
+}
+
+int rt_llama_state_save(rt_llama *l, int seq, void *data, size_t size) {
+    size_t got = 0;
+    guarded(nullptr, [&] {
+        got = llama_state_seq_get_data_ext(l->ctx, (uint8_t *)data, size, seq, PARTIAL);
+        return RETRACE_OK;
+    });
+    return got == size;
+}
+
+int rt_llama_state_load(rt_llama *l, int seq, const void *data, size_t size) {
+    size_t got = 0;
+    guarded(nullptr, [&] {
+        got = llama_state_seq_set_data_ext(l->ctx, (const uint8_t *)data, size, seq, PARTIAL);
+        return RETRACE_OK;
+    });
+    return got == size;
+}
+
+/* ==== Types of tensors ==== */
+
+int rt_llama_type(uint32_t type, uint64_t *elements, uint64_t *bytes) {
+    if (type >= GGML_TYPE_COUNT) return 0;
+    int64_t block = ggml_blck_size((ggml_type)type);
+    size_t size = ggml_type_size((ggml_type)type);
+    if (block <= 0 || size == 0) return 0;
+    *elements = (uint64_t)block;
+    *bytes = size;
+    return 1;
+}
