@@ -20,6 +20,8 @@
 #include <string>
 #include <vector>
 
+/* libllama keeps tens of bytes for each cell of its cache before it asks whether the cache fits. */
+static const int64_t MAX_CELLS = (int64_t)1 << 24;
 static const size_t LOGITS_BYTES = (size_t)1 << 26; /* most memory for the logits of one batch */
 
 struct rt_llama {
@@ -194,7 +196,7 @@ static int logits_rows(const rt_llama *l, const rt_llama_params *p) {
 }
 
 static int make_context(rt_llama *l, const rt_llama_params *p, int n_ctx, retrace_error *err) {
-    if ((int64_t)padded(n_ctx) * p->n_seq > INT32_MAX) {
+    if ((int64_t)padded(n_ctx) * p->n_seq > MAX_CELLS) {
         return retrace_fail(err, RETRACE_EUSAGE, "ctx_size %d times parallel %d is too large",
                             n_ctx, p->n_seq);
     }
