@@ -1,0 +1,266 @@
+/* cli.h - what the files of the program share.
+ *
+ * The program stands on include/retrace.h alone. Its functions return an exit code: CLI_OK to go
+ * on, anything else after the message has been printed. Memory that runs out ends the program with
+ * a message (exit 4), so nothing here hands out NULL. */
+#ifndef CLI_H
+#define CLI_H
+
+#include "retrace.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+enum {
+    CLI_OK = 0,
+    CLI_INVALID = 1,      /* the run ended without a valid result, or a replay differs */
+    CLI_USAGE = 2,        /* bad input */
+    CLI_MODEL = 3,        /* the model is broken or refused */
+    CLI_IO = 4,           /* a file or memory */
+    CLI_INTERRUPTED = 130 /* by Ctrl-C */
+};
+
+/* ==== out.c: memory, messages, JSON ==== */
+
+void *cli_alloc(size_t n); /* zeroed */
+void *cli_realloc(void *p, size_t n);
+char *cli_copy(const char *s, size_t n); /* ended with NUL */
+
+/* Bytes that grow; zero-initialised is empty. s is ended with NUL once something was put. */
+typedef struct cli_buf {
+    char *s;
+    size_t n, cap;
+} cli_buf;
+void cli_put(cli_buf *b, const char *s, size_t n);
+void cli_puts(cli_buf *b, const char *s);
+void cli_printf(cli_buf *b, const char *fmt, ...) RETRACE_PRINTF(2, 3);
+void cli_buf_free(cli_buf *b);
+retrace_text cli_buf_text(const cli_buf *b);
+
+extern int cli_quiet;   /* -q */
+extern int cli_verbose; /* -v: 1, -vv: 2 */
+
+/* "retrace: ..." on stderr; returns code. */
+int cli_fail(int code, const char *fmt, ...) RETRACE_PRINTF(2, 3);
+/* The library's error, opened by `about` ("--rule", a file; NULL: nothing); returns its exit code.
+ */
+int cli_report(const retrace_error *err, const char *about);
+/* A line on stderr for information; not under -q. */
+void cli_say(const char *fmt, ...) RETRACE_PRINTF(1, 2);
+int cli_exit_code(int status); /* of a negative retrace_status */
+
+/* "Loading ..." on a terminal's stderr, and its removal. */
+void cli_progress(const char *fmt, ...) RETRACE_PRINTF(1, 2);
+void cli_progress_end(void);
+
+/* Text as JSON; what is not UTF-8 becomes U+FFFD. */
+json_t *cli_json_text(retrace_text t);
+/* A finite number, else null. */
+json_t *cli_json_real(double x);
+/* A log-probability: -9999 stands for minus infinity, which JSON cannot write; NAN is null. */
+json_t *cli_json_logprob(double x);
+json_t *cli_json_ints(const retrace_token *v, int n);
+/* Adds "text" and, where the bytes are not whole characters or always is set, "bytes". */
+void cli_json_bytes(json_t *to, retrace_text text, int always);
+/* {"id","text","logprob"} of n candidates. */
+json_t *cli_json_candidates(const retrace_model *m, const retrace_candidate *v, int n);
+/* One line on f. Frees j. CLI_IO when it cannot be written. */
+int cli_json_line(json_t *j, FILE *f, const char *name);
+/* Flushes standard output and tells whether all of it could be written. */
+int cli_flush(void);
+/* After a failed write to standard output: a reader that left ends the program as it ends any
+ * filter (SIGPIPE), anything else is CLI_IO with a message. */
+int cli_write_failed(void);
+
+/* ==== text.c: UTF-8 ==== */
+
+/* The character at s: its length in bytes (at least 1) and *cp. Bytes that are no character: the
+ * length of what is to be replaced by one U+FFFD, and *cp is CLI_BROKEN, or CLI_CUT when s only
+ * ends too early. */
+enum { CLI_BROKEN = 0x110000, CLI_CUT = 0x110001 };
+size_t cli_utf8(const char *s, size_t n, uint32_t *cp);
+/* Offset of the first byte that is no valid UTF-8; t.n when all is. */
+size_t cli_utf8_check(retrace_text t);
+/* How much of t is left when an incomplete character at its end is cut off. */
+size_t cli_utf8_whole(retrace_text t);
+/* Appends t with U+FFFD for what is not UTF-8. */
+void cli_clean(cli_buf *b, retrace_text t);
+/* The same, and what would drive a terminal is written as \x1b or \u{202e}; a line break stays when
+ * `lines` is set and is \n otherwise. */
+void cli_escape(cli_buf *b, retrace_text t, int lines);
+
+/* ==== flags.c: one table of all flags ==== */
+
+enum {
+    CLI_GENERATE = 1,
+    CLI_RULES = 2,
+    CLI_TOKENIZE = 4,
+    CLI_INFO = 8,
+    CLI_SCORE = 16,
+    CLI_REPLAY = 32,
+    CLI_BENCH = 64
+};
+
+typedef enum cli_part {
+    CLI_PROGRAM, /* read by the program itself */
+    CLI_RUN,     /* a row of retrace_options_infos */
+    CLI_ENGINE   /* a setting of a back end */
+} cli_part;
+
+typedef struct cli_option {
+    char flag[40]; /* "top-k" */
+    char env[48];  /* "RETRACE_TOP_K" */
+    const char *brief, *brief2,
+        *other;          /* "n" of -n; a second short one; another spelling; or NULL */
+    const char *setting; /* name in the settings table */
+    const char *section; /* heading in the help */
+    const char *metavar, *help, *preset, *choices;
+    retrace_type type;
+    double min, max;
+    unsigned commands;
+    cli_part part;
+    int counted;         /* -v -v means more */
+    retrace_text *given; /* values, n of them; borrowed from argv or the environment */
+    int n;
+    int from_env;
+} cli_option;
+
+typedef struct cli_flags {
+    cli_option *v;
+    int n;
+    unsigned command;
+    const char *operand; /* NAME of rules, FILE of replay */
+    int help;            /* 1: --help, 2: --help=markdown */
+} cli_flags;
+
+typedef struct cli_command {
+    const char *name;
+    unsigned bit;
+    const char *operand; /* "FILE", "[NAME]" or NULL */
+    const char *help;
+    int (*run)(const cli_flags *f);
+} cli_command;
+
+void cli_flags_init(cli_flags *f, unsigned command);
+void cli_flags_free(cli_flags *f);
+/* Reads the arguments behind the command, then the environment for what they left open. */
+int cli_flags_read(cli_flags *f, int argc, char **argv, const cli_command *c);
+/* By flag name, which must exist. */
+const cli_option *cli_option_of(const cli_flags *f, const char *flag);
+int cli_on(const cli_flags *f, const char *flag);
+const char *cli_value(const cli_flags *f, const char *flag); /* the last one given, or NULL */
+double cli_real(const cli_flags *f, const char *flag);       /* that, or the preset */
+/* Strict forms of the settings tables: 1 when v is one. */
+int cli_parse_bool(const char *v, int *out);
+int cli_parse_int(const char *v, int64_t *out);
+int cli_parse_real(const char *v, double *out);
+/* The most similar of n names, or NULL when none is near. */
+const char *cli_nearest(const char *to, const char *const *names, int n);
+
+/* ==== help.c ==== */
+
+void cli_help(const cli_command *c, const cli_flags *f, FILE *to);
+void cli_help_markdown(const cli_command *c, const cli_flags *f);
+
+/* ==== input.c: files and standard input ==== */
+
+/* A whole file ("-": standard input) of at most max bytes into *out, which the caller frees. */
+int cli_read_file(const char *path, size_t max, cli_buf *out);
+/* The text of -p, -f or standard input, checked to be UTF-8. */
+int cli_read_prompt(const cli_flags *f, cli_buf *out);
+/* A file for a setting of type FILE: read and checked to be UTF-8. */
+int cli_read_list(const char *path, cli_buf *out);
+
+/* ==== plan.c: a run written down as JSON, and built from that ==== */
+
+/* What a run was made of. `plan` is the start line of a trace without seq and op:
+ * {"model","prompt","prompt_tokens","seed","settings":{...,"engine":{},"rules":[...]}}. */
+typedef struct cli_plan {
+    json_t *json;
+    retrace_options options;
+    retrace_rule **rules;
+    int n_rules;
+    int n_short; /* how many of them short flags made */
+    retrace_text *stops;
+    retrace_bias *bias;
+    retrace_token *prompt;
+    int n_prompt;
+} cli_plan;
+
+/* Begins p->json from flags: "seed" and "settings". The random seed (-1) is drawn here. */
+int cli_plan_flags(cli_plan *p, const cli_flags *f);
+/* Compiles the rules of p->json; `where` (or NULL) opens messages. */
+int cli_plan_rules(cli_plan *p, const char *where);
+/* Fills options, stops, bias and prompt from p->json. The rules must have been compiled. */
+int cli_plan_options(cli_plan *p, const char *where);
+void cli_plan_free(cli_plan *p);
+
+/* The settings in a JSON object, spelt for the library; "name" is left out. */
+typedef struct cli_settings {
+    retrace_setting *v;
+    int n;
+} cli_settings;
+cli_settings cli_settings_of(json_t *object);
+void cli_settings_free(cli_settings *l);
+/* A value as JSON of its type; text when it is not of that type. */
+json_t *cli_typed(retrace_type type, retrace_text v);
+
+/* ==== engine.c: the model that the flags ask for ==== */
+
+/* Its URI, to be freed. */
+int cli_model_uri(const cli_flags *f, char **uri);
+/* The back end of a URI: by its scheme, or by the ending of a plain file name. 0: nobody's. */
+int cli_model_backend(const char *uri, retrace_plugin_info *p);
+/* The engine's settings that were given and that a model of this URI has. */
+json_t *cli_model_settings(const cli_flags *f, const char *uri);
+int cli_model_open(retrace_model **m, const char *uri, json_t *settings);
+/* All three, for commands that only need a model. */
+int cli_model_of(const cli_flags *f, retrace_model **m);
+/* The prompt's tokens as generate makes them, to be freed with retrace_free. */
+int cli_model_tokens(const cli_flags *f, const retrace_model *m, retrace_text text,
+                     retrace_token **out, int *n);
+
+/* ==== trace.c: JSON lines ==== */
+
+typedef struct cli_trace cli_trace;
+int cli_trace_open(cli_trace **out, const char *path, const retrace_model *m, json_t *plan);
+int cli_trace_event(cli_trace *t, const retrace_event *e);
+/* The last line when no END event came: done, finish error. */
+int cli_trace_error(cli_trace *t, retrace_text text, const char *msg);
+int cli_trace_close(cli_trace *t); /* accepts NULL */
+/* One event as the object of its line. */
+json_t *cli_trace_object(const retrace_model *m, const retrace_event *e, int64_t seq);
+
+/* ==== show.c: the answer as it is drawn ==== */
+
+typedef struct cli_show cli_show;
+/* erased: show what was taken back, struck out. */
+cli_show *cli_show_new(FILE *out, int terminal, int erased, int colour);
+/* CLI_OK, or what cli_write_failed said. */
+int cli_show_event(cli_show *s, const retrace_event *e);
+/* A line about the run on stderr, beginning at a fresh line of the terminal. */
+void cli_show_note(cli_show *s, const char *fmt, ...) RETRACE_PRINTF(2, 3);
+int cli_show_end(cli_show *s);
+void cli_show_free(cli_show *s);
+/* Whether escape sequences may be written to f. */
+int cli_colour(FILE *f);
+
+/* ==== main.c: signals, and the commands ==== */
+
+/* Ctrl-C: while a run is in progress the first one is only counted here, for the run to end by
+ * itself; otherwise, and the second time, the program ends at once. */
+void cli_run_begins(void);
+void cli_run_ends(void);
+int cli_interrupted(void);
+
+double cli_clock(void); /* seconds, monotonic */
+
+int cli_generate(const cli_flags *f);
+int cli_rules(const cli_flags *f);
+int cli_tokenize(const cli_flags *f);
+int cli_info(const cli_flags *f);
+int cli_score(const cli_flags *f);
+int cli_replay(const cli_flags *f);
+int cli_bench(const cli_flags *f);
+
+#endif

@@ -1,0 +1,539 @@
+/* flags.c - one table of all flags: what the program reads itself, every row of the run's settings
+ * and every setting of the back ends.
+ *
+ * A setting `top_k` is the flag --top-k and the environment variable RETRACE_TOP_K; short forms and
+ * other spellings are llama-cli's. The same table checks values, writes the help and the page
+ * docs/cli.md. What the command line says wins over the environment; an empty variable counts as
+ * not set. */
+#include "cli.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WITH_MODEL = CLI_GENERATE | CLI_TOKENIZE | CLI_INFO | CLI_SCORE | CLI_REPLAY | CLI_BENCH,
+    WITH_TEXT = CLI_GENERATE | CLI_TOKENIZE | CLI_SCORE,
+    WITH_JSON = CLI_GENERATE | CLI_RULES | CLI_TOKENIZE | CLI_INFO | CLI_SCORE | CLI_BENCH,
+    EVERY = WITH_MODEL | CLI_RULES
+};
+
+static const char model_s[] = "Model", prompt_s[] = "Prompt", sampling_s[] = "Sampling",
+                  rules_s[] = "Rules", rewind_s[] = "Rewinding", output_s[] = "Output";
+
+/* ==== The program's own rows ==== */
+
+static const cli_option own_first[] = {
+    {.flag = "model",
+     .brief = "m",
+     .section = model_s,
+     .type = RETRACE_FILE,
+     .metavar = "FILE|URI",
+     .commands = WITH_MODEL,
+     .help = "FILE.gguf, llama:FILE or table:FILE; without it the model that setup installed"},
+    {.flag = "prompt",
+     .brief = "p",
+     .section = prompt_s,
+     .type = RETRACE_TEXT,
+     .metavar = "TEXT",
+     .commands = WITH_TEXT,
+     .help = "the text; without -p and -f it is read from standard input"},
+    {.flag = "file",
+     .brief = "f",
+     .section = prompt_s,
+     .type = RETRACE_FILE,
+     .metavar = "FILE",
+     .commands = WITH_TEXT,
+     .help = "the text from a file (-: standard input), less one last line break"},
+    {.flag = "no-special",
+     .section = prompt_s,
+     .type = RETRACE_BOOL,
+     .commands = WITH_TEXT,
+     .help = "text that spells a control token stays text"},
+    {.flag = "chat",
+     .section = prompt_s,
+     .type = RETRACE_BOOL,
+     .commands = CLI_GENERATE,
+     .help = "the text is a user's turn in the model's chat template"},
+    {.flag = "system",
+     .brief = "sys",
+     .other = "system-prompt",
+     .section = prompt_s,
+     .type = RETRACE_TEXT,
+     .metavar = "TEXT",
+     .commands = CLI_GENERATE,
+     .help = "with --chat: a system turn before it"},
+};
+
+/* Rows that stand behind those of the settings tables. */
+static const cli_option own_last[] = {
+    {.flag = "logit-bias",
+     .brief = "l",
+     .section = sampling_s,
+     .type = RETRACE_TEXTS,
+     .metavar = "ID=X",
+     .commands = CLI_GENERATE,
+     .help = "add X to the logit of token ID (-inf: never); may be repeated"},
+    {.flag = "stop",
+     .section = sampling_s,
+     .type = RETRACE_TEXTS,
+     .metavar = "TEXT",
+     .commands = CLI_GENERATE,
+     .help = "end the answer before TEXT; may be repeated"},
+    {.flag = "ban",
+     .section = rules_s,
+     .type = RETRACE_TEXTS,
+     .metavar = "TEXT",
+     .commands = CLI_GENERATE,
+     .help = "the answer never contains TEXT, whatever its case; may be repeated"},
+    {.flag = "ban-file",
+     .section = rules_s,
+     .type = RETRACE_TEXTS,
+     .metavar = "FILE",
+     .commands = CLI_GENERATE,
+     .help = "ban every line of FILE; # comments, \"quoted\" keeps spaces; may be repeated"},
+    {.flag = "ban-regex",
+     .section = rules_s,
+     .type = RETRACE_TEXTS,
+     .metavar = "RE",
+     .commands = CLI_GENERATE,
+     .help = "the answer never matches RE; may be repeated"},
+    {.flag = "rule",
+     .other = "operator",
+     .section = rules_s,
+     .type = RETRACE_TEXTS,
+     .metavar = "NAME[:key=value,...]",
+     .commands = CLI_GENERATE,
+     .help = "a rule with its settings ('retrace rules' lists them); may be repeated"},
+    {.flag = "driver",
+     .section = rewind_s,
+     .type = RETRACE_TEXT,
+     .metavar = "NAME",
+     .preset = "sample",
+     .commands = CLI_GENERATE,
+     .help = "what draws the tokens ('retrace rules' lists drivers)"},
+    {.flag = "json",
+     .section = output_s,
+     .type = RETRACE_BOOL,
+     .commands = WITH_JSON,
+     .help = "one JSON object on standard output"},
+    {.flag = "trace",
+     .section = output_s,
+     .type = RETRACE_FILE,
+     .metavar = "FILE",
+     .commands = CLI_GENERATE,
+     .help = "write every operation to FILE as JSON lines"},
+    {.flag = "show-erased",
+     .section = output_s,
+     .type = RETRACE_BOOL,
+     .commands = CLI_GENERATE,
+     .help = "show what was taken back, struck out; terminals only"},
+    {.flag = "tolerance",
+     .section = output_s,
+     .type = RETRACE_REAL,
+     .min = 0,
+     .max = 1e9,
+     .metavar = "X",
+     .preset = "0.001",
+     .commands = CLI_REPLAY,
+     .help = "how far a log-probability may lie from the recorded one"},
+    {.flag = "quick",
+     .section = output_s,
+     .type = RETRACE_BOOL,
+     .commands = CLI_BENCH,
+     .help = "fewer pairs: done within 45 seconds on two cores"},
+    {.flag = "verbose",
+     .brief = "v",
+     .section = output_s,
+     .type = RETRACE_BOOL,
+     .counted = 1,
+     .commands = EVERY,
+     .help = "tell each rewind and its reason; twice: every operation"},
+    {.flag = "quiet",
+     .brief = "q",
+     .section = output_s,
+     .type = RETRACE_BOOL,
+     .commands = EVERY,
+     .help = "errors only"},
+};
+
+/* Short forms, other spellings and headings of rows that settings tables make. */
+static const struct extra {
+    const char *setting, *brief, *other, *section;
+} extras[] = {
+    {"max_tokens", "n", "n-predict", sampling_s},
+    {"seed", "s", NULL, sampling_s},
+    {"logprobs", NULL, NULL, output_s},
+    {"hold", NULL, NULL, rewind_s},
+    {"on_stuck", NULL, NULL, rewind_s},
+    {"stuck_mass", NULL, NULL, rewind_s},
+    {"max_rewinds", NULL, NULL, rewind_s},
+    {"max_evaluated", NULL, NULL, rewind_s},
+    {"resample", NULL, NULL, rewind_s},
+    {"ctx_size", "c", NULL, model_s},
+    {"threads", "t", NULL, model_s},
+    {"batch_size", "b", NULL, model_s},
+    {"n_gpu_layers", "ngl", "gpu-layers", model_s},
+    {"device", "dev", NULL, model_s},
+};
+
+static const struct extra *extra_of(const char *setting) {
+    for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)
+        if (strcmp(extras[i].setting, setting) == 0) return &extras[i];
+    return NULL;
+}
+
+/* ==== Building the table ==== */
+
+static cli_option *add(cli_flags *f, const cli_option *row) {
+    f->v = cli_realloc(f->v, (size_t)(f->n + 1) * sizeof *f->v);
+    f->v[f->n] = *row;
+    return &f->v[f->n++];
+}
+
+static const char *metavar_of(const retrace_setting_info *s) {
+    switch (s->type) {
+    case RETRACE_INT: return "N";
+    case RETRACE_REAL: return "X";
+    case RETRACE_CHOICE: return s->choices;
+    case RETRACE_FILE: return "FILE";
+    case RETRACE_BOOL: return NULL;
+    default: return "TEXT";
+    }
+}
+
+static void name_flag(char *to, size_t size, const char *setting) {
+    snprintf(to, size, "%s", setting);
+    for (char *c = to; *c; c++)
+        if (*c == '_') *c = '-';
+}
+
+/* Two back ends may share a setting: the first row stays and takes the wider range. */
+static cli_option *shared_row(cli_flags *f, const char *setting) {
+    for (int i = 0; i < f->n; i++)
+        if (f->v[i].setting && strcmp(f->v[i].setting, setting) == 0) return &f->v[i];
+    return NULL;
+}
+
+static void add_setting(cli_flags *f, const retrace_setting_info *s, cli_part part) {
+    cli_option *have = shared_row(f, s->name);
+    if (have) {
+        have->min = fmin(have->min, s->min);
+        have->max = fmax(have->max, s->max);
+        return;
+    }
+    const struct extra *x = extra_of(s->name);
+    cli_option row = {.setting = s->name,
+                      .part = part,
+                      .metavar = metavar_of(s),
+                      .help = s->help,
+                      .preset = s->preset,
+                      .choices = s->choices,
+                      .type = s->type,
+                      .min = s->min,
+                      .max = s->max,
+                      .commands = part == CLI_RUN ? CLI_GENERATE : WITH_MODEL,
+                      .section = part == CLI_RUN ? sampling_s : model_s};
+    name_flag(row.flag, sizeof row.flag, s->name);
+    if (x) {
+        row.brief = x->brief;
+        row.other = x->other;
+        row.section = x->section;
+    }
+    add(f, &row);
+}
+
+static void name_env(cli_option *o) {
+    snprintf(o->env, sizeof o->env, "RETRACE_%s", o->flag);
+    for (char *c = o->env; *c; c++) *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+}
+
+static int rule_exists(const char *name) {
+    retrace_plugin_info p;
+    for (int i = 0; retrace_rule_at(i, &p); i++)
+        if (strcmp(p.name, name) == 0) return 1;
+    return 0;
+}
+
+static void add_rows(cli_flags *f, const cli_option *rows, size_t n) {
+    for (size_t i = 0; i < n; i++) add(f, &rows[i]);
+}
+
+static void add_settings(cli_flags *f, const retrace_setting_info *s, cli_part part) {
+    for (; s && s->name; s++) add_setting(f, s, part);
+}
+
+void cli_flags_init(cli_flags *f, unsigned command) {
+    retrace_plugin_info p;
+    *f = (cli_flags){.command = command};
+    add_rows(f, own_first, sizeof own_first / sizeof *own_first);
+    add_settings(f, retrace_options_infos(), CLI_RUN);
+    for (int i = 0; retrace_backend_at(i, &p); i++) add_settings(f, p.settings, CLI_ENGINE);
+    add_settings(f, retrace_model_infos(), CLI_ENGINE);
+    add_rows(f, own_last, sizeof own_last / sizeof *own_last);
+    for (int i = 0; i < f->n; i++) {
+        cli_option *o = &f->v[i];
+        name_env(o);
+        /* Typed all the same it is understood, and the library says that it has no such rule. */
+        if (strcmp(o->flag, "ban-regex") == 0 && !rule_exists("regex")) o->help = NULL;
+    }
+}
+
+void cli_flags_free(cli_flags *f) {
+    for (int i = 0; i < f->n; i++) free(f->v[i].given);
+    free(f->v);
+    *f = (cli_flags){0};
+}
+
+/* ==== Values ==== */
+
+int cli_parse_bool(const char *v, int *out) {
+    static const char *const words[] = {"false", "true", "0", "1", "off", "on", "no", "yes"};
+    for (int i = 0; i < 8; i++)
+        if (strcmp(v, words[i]) == 0) return *out = i & 1, 1;
+    return 0;
+}
+
+int cli_parse_int(const char *v, int64_t *out) {
+    const char *digits = v + (*v == '-' || *v == '+');
+    size_t n = strspn(digits, "0123456789");
+    if (n == 0 || n > 18 || digits[n]) return 0;
+    *out = strtoll(v, NULL, 10);
+    return 1;
+}
+
+int cli_parse_real(const char *v, double *out) {
+    char *end;
+    if (!*v || v[strspn(v, "0123456789+-.eE")]) return 0;
+    *out = strtod(v, &end);
+    return !*end && isfinite(*out);
+}
+
+static int check_choice(const char *spelled, const char *choices, const char *v) {
+    size_t n = strlen(v);
+    for (const char *c = choices; c;) {
+        size_t len = strcspn(c, "|");
+        if (len == n && memcmp(c, v, n) == 0) return CLI_OK;
+        c = c[len] ? c + len + 1 : NULL;
+    }
+    return cli_fail(CLI_USAGE, "%s: '%s' is none of %s", spelled, v, choices);
+}
+
+static int check_number(const cli_option *o, const char *spelled, const char *v) {
+    int64_t i = 0;
+    double x = 0;
+    int whole = o->type == RETRACE_INT, real = cli_parse_real(v, &x);
+    const char *digits = v + (*v == '-' || *v == '+');
+    if (!real || (whole && digits[strspn(digits, "0123456789")]))
+        return cli_fail(CLI_USAGE, "%s: '%s' is not a %snumber", spelled, v, whole ? "whole " : "");
+    int fits = !whole || cli_parse_int(v, &i);
+    if (fits && x >= o->min && x <= o->max) return CLI_OK;
+    return cli_fail(CLI_USAGE, "%s: %s is out of range (%g to %g)", spelled, v, o->min, o->max);
+}
+
+static int check_text(const cli_option *o, const char *spelled, const char *v) {
+    retrace_text t = {v, strlen(v)};
+    size_t at = cli_utf8_check(t);
+    if (at < t.n) return cli_fail(CLI_USAGE, "%s: not valid UTF-8 at byte %zu", spelled, at);
+    if (t.n == 0 && o->type == RETRACE_TEXTS) return cli_fail(CLI_USAGE, "%s: empty", spelled);
+    return CLI_OK;
+}
+
+static int check(const cli_option *o, const char *spelled, const char *v) {
+    int yes;
+    int64_t count;
+    switch (o->type) {
+    case RETRACE_BOOL:
+        if (cli_parse_bool(v, &yes) || (o->counted && cli_parse_int(v, &count))) return CLI_OK;
+        return cli_fail(CLI_USAGE, "%s: '%s' is not true or false", spelled, v);
+    case RETRACE_INT:
+    case RETRACE_REAL: return check_number(o, spelled, v);
+    case RETRACE_CHOICE: return check_choice(spelled, o->choices, v);
+    case RETRACE_FILE: return *v ? CLI_OK : cli_fail(CLI_USAGE, "%s: empty", spelled);
+    default: return check_text(o, spelled, v);
+    }
+}
+
+static void give(cli_option *o, const char *v) {
+    o->given = cli_realloc(o->given, (size_t)(o->n + 1) * sizeof *o->given);
+    o->given[o->n++] = (retrace_text){v, strlen(v)};
+}
+
+/* ==== Reading ==== */
+
+static int named(const char *name, const char *s, size_t n) {
+    return name && strlen(name) == n && memcmp(name, s, n) == 0;
+}
+
+static cli_option *find(cli_flags *f, const char *arg, size_t n) {
+    int is_long = arg[1] == '-';
+    const char *s = arg + 1 + is_long;
+    n -= 1 + (size_t)is_long;
+    for (int i = 0; i < f->n; i++) {
+        cli_option *o = &f->v[i];
+        if (is_long ? named(o->flag, s, n) || named(o->other, s, n) : named(o->brief, s, n))
+            return o;
+    }
+    return NULL;
+}
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* Edits that make one name of the other, both shorter than 40. */
+static size_t edits(const char *a, const char *b) {
+    size_t row[40], n = least(strlen(b), 39);
+    for (size_t j = 0; j <= n; j++) row[j] = j;
+    for (size_t i = 0; a[i]; i++) {
+        size_t corner = row[0];
+        row[0] = i + 1;
+        for (size_t j = 1; j <= n; j++) {
+            size_t up = row[j];
+            row[j] = least(least(up, row[j - 1]) + 1, corner + (a[i] != b[j - 1]));
+            corner = up;
+        }
+    }
+    return row[n];
+}
+
+const char *cli_nearest(const char *to, const char *const *names, int n) {
+    size_t best = strlen(to) / 3 + 2;
+    const char *found = NULL;
+    for (int i = 0; i < n; i++) {
+        size_t d = edits(to, names[i]);
+        if (d >= best) continue;
+        best = d;
+        found = names[i];
+    }
+    return found;
+}
+
+static int unknown(const cli_flags *f, const cli_command *c, const char *arg, size_t len) {
+    const char **names = cli_alloc((size_t)f->n * sizeof *names);
+    int n = 0;
+    for (int i = 0; i < f->n; i++)
+        if ((f->v[i].commands & f->command) && f->v[i].help) names[n++] = f->v[i].flag;
+    char *name = cli_copy(arg, len);
+    const char *near = cli_nearest(name + strspn(name, "-"), names, n);
+    if (near)
+        cli_fail(CLI_USAGE, "unknown flag %s (did you mean --%s?)", name, near);
+    else
+        cli_fail(CLI_USAGE, "unknown flag %s; see 'retrace %s --help'", name, c->name);
+    free(name);
+    free(names);
+    return CLI_USAGE;
+}
+
+/* One flag at argv[*i] and, where it takes one, its value. */
+static int take_flag(cli_flags *f, int argc, char **argv, int *i, const cli_command *c) {
+    const char *arg = argv[*i], *eq = strchr(arg, '=');
+    size_t n = eq ? (size_t)(eq - arg) : strlen(arg);
+    cli_option *o = find(f, arg, n);
+    if (!o) return unknown(f, c, arg, n);
+    if (!(o->commands & f->command))
+        return cli_fail(CLI_USAGE, "%.*s is no flag of 'retrace %s'", (int)n, arg, c->name);
+    char spelled[96];
+    if (arg[1] == '-')
+        snprintf(spelled, sizeof spelled, "%.*s", (int)least(n, 90), arg);
+    else
+        snprintf(spelled, sizeof spelled, "%.*s (--%s)", (int)least(n, 40), arg, o->flag);
+    const char *v = eq ? eq + 1 : NULL;
+    if (!v && o->type == RETRACE_BOOL) v = "true";
+    if (!v && *i + 1 < argc) v = argv[++*i];
+    if (!v) return cli_fail(CLI_USAGE, "%s: a value is missing", spelled);
+    int code = check(o, spelled, v);
+    if (!code) give(o, v);
+    return code;
+}
+
+static int take_operand(cli_flags *f, const char *arg, const cli_command *c) {
+    if (!c->operand)
+        return cli_fail(CLI_USAGE, "unexpected argument '%s'%s", arg,
+                        f->command & WITH_TEXT ? " (text is given with -p)" : "");
+    if (f->operand) return cli_fail(CLI_USAGE, "unexpected argument '%s'", arg);
+    f->operand = arg;
+    return CLI_OK;
+}
+
+/* -vv is -v -v. */
+static int take_verbosity(cli_flags *f, const char *arg) {
+    size_t n = strspn(arg + 1, "v");
+    if (n < 2 || arg[1 + n]) return 0;
+    for (size_t i = 0; i < least(n, 9); i++) give(find(f, "-v", 2), "true");
+    return 1;
+}
+
+static int take_argument(cli_flags *f, int argc, char **argv, int *i, const cli_command *c) {
+    const char *a = argv[*i];
+    if (strcmp(a, "-h") == 0 || strcmp(a, "--help") == 0) return f->help = 1, CLI_OK;
+    if (strcmp(a, "--help=markdown") == 0) return f->help = 2, CLI_OK;
+    if (take_verbosity(f, a)) return CLI_OK;
+    return take_flag(f, argc, argv, i, c);
+}
+
+static int read_environment(cli_flags *f) {
+    for (int i = 0; i < f->n; i++) {
+        cli_option *o = &f->v[i];
+        const char *v = (o->commands & f->command) && o->n == 0 ? getenv(o->env) : NULL;
+        if (!v || !*v) continue;
+        int code = check(o, o->env, v);
+        if (code) return code;
+        give(o, v);
+        o->from_env = 1;
+    }
+    return CLI_OK;
+}
+
+int cli_flags_read(cli_flags *f, int argc, char **argv, const cli_command *c) {
+    int operands = 0, code = CLI_OK;
+    for (int i = 0; i < argc && !code && !f->help; i++) {
+        if (!operands && strcmp(argv[i], "--") == 0)
+            operands = 1;
+        else if (!operands && argv[i][0] == '-' && argv[i][1])
+            code = take_argument(f, argc, argv, &i, c);
+        else
+            code = take_operand(f, argv[i], c);
+    }
+    if (code || f->help) return code;
+    code = read_environment(f);
+    if (!code && c->operand && c->operand[0] != '[' && !f->operand)
+        return cli_fail(CLI_USAGE, "%s is missing; see 'retrace %s --help'", c->operand, c->name);
+    return code;
+}
+
+/* ==== Asking ==== */
+
+const cli_option *cli_option_of(const cli_flags *f, const char *flag) {
+    for (int i = 0; i < f->n; i++)
+        if (strcmp(f->v[i].flag, flag) == 0) return &f->v[i];
+    cli_fail(CLI_USAGE, "no flag --%s in the table", flag);
+    abort();
+}
+
+const char *cli_value(const cli_flags *f, const char *flag) {
+    const cli_option *o = cli_option_of(f, flag);
+    return o->n ? o->given[o->n - 1].s : NULL;
+}
+
+int cli_on(const cli_flags *f, const char *flag) {
+    const cli_option *o = cli_option_of(f, flag);
+    int64_t count = 0;
+    int yes = 0, sum = 0;
+    for (int i = 0; i < o->n; i++) {
+        if (cli_parse_bool(o->given[i].s, &yes))
+            sum = yes ? sum + 1 : 0;
+        else if (cli_parse_int(o->given[i].s, &count))
+            sum = (int)count;
+    }
+    return o->counted ? sum : sum > 0;
+}
+
+double cli_real(const cli_flags *f, const char *flag) {
+    const cli_option *o = cli_option_of(f, flag);
+    const char *v = o->n ? o->given[o->n - 1].s : o->preset;
+    double x = 0;
+    if (v) cli_parse_real(v, &x);
+    return x;
+}

@@ -1,0 +1,116 @@
+/* main.c - the commands, and which one is meant. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const cli_command commands[] = {
+    {"generate", CLI_GENERATE, NULL, "Continue a text, or answer with --chat.", cli_generate},
+    {"rules", CLI_RULES, "[NAME]", "List rules and drivers with their settings.", cli_rules},
+    {"tokenize", CLI_TOKENIZE, NULL, "Show a text as the model's tokens.", cli_tokenize},
+    {"info", CLI_INFO, NULL, "Show what the model is.", cli_info},
+    {"score", CLI_SCORE, NULL, "Show how probable the model finds a text.", cli_score},
+    {"replay", CLI_REPLAY, "FILE.jsonl", "Run a recorded trace again and compare.", cli_replay},
+    {"bench", CLI_BENCH, NULL, "Measure retrace against a bare libllama loop.", cli_bench},
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+double cli_clock(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* ==== Ctrl-C ==== */
+
+static volatile sig_atomic_t running, interrupts;
+
+static void on_interrupt(int signal_number) {
+    (void)signal_number;
+    if (!running || interrupts) _exit(CLI_INTERRUPTED);
+    interrupts = 1;
+}
+
+void cli_run_begins(void) {
+    running = 1;
+}
+
+void cli_run_ends(void) {
+    running = 0;
+}
+
+int cli_interrupted(void) {
+    return interrupts != 0;
+}
+
+/* A program started with SIGINT ignored, in the background say, keeps it so. */
+static void catch_interrupts(void) {
+    struct sigaction was, now = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+    sigemptyset(&now.sa_mask);
+    if (sigaction(SIGINT, NULL, &was) == 0 && was.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &now, NULL);
+}
+
+/* ==== Commands ==== */
+
+static void usage(FILE *to) {
+    fputs("usage: retrace COMMAND [flags]\n\n", to);
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+    fputs("\nretrace COMMAND --help shows the flags of a command; --version the version.\n", to);
+}
+
+static const cli_command *find(const char *name) {
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    return NULL;
+}
+
+static int unknown(const char *name) {
+    const char *names[N_COMMANDS];
+    for (int i = 0; i < N_COMMANDS; i++) names[i] = commands[i].name;
+    const char *near = cli_nearest(name, names, N_COMMANDS);
+    const char *what = name[0] == '-' ? "flag" : "command";
+    if (near) return cli_fail(CLI_USAGE, "unknown %s '%s' (did you mean '%s'?)", what, name, near);
+    return cli_fail(CLI_USAGE, "unknown %s '%s'; see 'retrace --help'", what, name);
+}
+
+static int show_help(const cli_command *c, const cli_flags *f) {
+    if (f->help == 1)
+        cli_help(c, f, stdout);
+    else
+        cli_help_markdown(c, f);
+    return cli_flush();
+}
+
+static int run(const cli_command *c, int argc, char **argv) {
+    cli_flags f;
+    cli_flags_init(&f, c->bit);
+    int code = cli_flags_read(&f, argc, argv, c);
+    if (!code && f.help) {
+        code = show_help(c, &f);
+    } else if (!code) {
+        cli_quiet = cli_on(&f, "quiet");
+        cli_verbose = cli_quiet ? 0 : cli_on(&f, "verbose");
+        code = c->run(&f);
+    }
+    cli_flags_free(&f);
+    return code;
+}
+
+int main(int argc, char **argv) {
+    signal(SIGPIPE, SIG_IGN); /* a failed write is noticed where it happens, see cli_write_failed */
+    catch_interrupts();
+    json_set_alloc_funcs(cli_alloc, free);
+    if (argc < 2) return usage(stderr), CLI_USAGE;
+    const char *name = argv[1];
+    if (strcmp(name, "--version") == 0)
+        return printf("retrace %s\n", retrace_version()), cli_flush();
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return usage(stdout), cli_flush();
+    const cli_command *c = find(name);
+    return c ? run(c, argc - 2, argv + 2) : unknown(name);
+}

@@ -1,0 +1,355 @@
+/* plan.c - a run written down as JSON, and built from that.
+ *
+ * `generate` turns its flags into a plan and runs the plan; `replay` reads the plan from the first
+ * line of a trace. There is no second way to set up a run, so what a trace says is what was run. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ==== Values, typed in JSON and spelt for the library ==== */
+
+json_t *cli_typed(retrace_type type, retrace_text v) {
+    int64_t i;
+    double x;
+    int yes;
+    char *s = cli_copy(v.s, v.n);
+    json_t *j = NULL;
+    if (type == RETRACE_INT && cli_parse_int(s, &i))
+        j = json_integer(i);
+    else if (type == RETRACE_REAL && cli_parse_real(s, &x))
+        j = json_real(x);
+    else if (type == RETRACE_BOOL && cli_parse_bool(s, &yes))
+        j = json_boolean(yes);
+    free(s);
+    return j ? j : cli_json_text(v);
+}
+
+static void spell(cli_buf *b, json_t *j) {
+    if (json_is_string(j))
+        cli_put(b, json_string_value(j), json_string_length(j));
+    else if (json_is_boolean(j))
+        cli_puts(b, json_is_true(j) ? "true" : "false");
+    else if (json_is_integer(j))
+        cli_printf(b, "%lld", (long long)json_integer_value(j));
+    else if (json_is_real(j))
+        cli_printf(b, "%.17g", json_real_value(j));
+}
+
+static void settings_add(cli_settings *l, const char *name, json_t *value) {
+    cli_buf b = {0};
+    spell(&b, value);
+    l->v = cli_realloc(l->v, (size_t)(l->n + 1) * sizeof *l->v);
+    l->v[l->n++] = (retrace_setting){name, {b.s ? b.s : cli_copy("", 0), b.n}};
+}
+
+cli_settings cli_settings_of(json_t *object) {
+    cli_settings l = {0};
+    const char *key;
+    json_t *value, *item;
+    size_t i;
+    json_object_foreach(object, key, value) {
+        if (strcmp(key, "name") == 0) continue;
+        if (!json_is_array(value))
+            settings_add(&l, key, value);
+        else
+            json_array_foreach(value, i, item) settings_add(&l, key, item);
+    }
+    return l;
+}
+
+void cli_settings_free(cli_settings *l) {
+    for (int i = 0; i < l->n; i++) free((void *)(uintptr_t)l->v[i].value.s);
+    free(l->v);
+}
+
+/* ==== Flags to rules ==== */
+
+static const retrace_setting_info *setting_of(const char *rule, const char *setting) {
+    retrace_plugin_info p;
+    for (int i = 0; retrace_rule_at(i, &p); i++) {
+        if (strcmp(p.name, rule) != 0) continue;
+        for (const retrace_setting_info *s = p.settings; s && s->name; s++)
+            if (strcmp(s->name, setting) == 0) return s;
+    }
+    return NULL;
+}
+
+static void append(json_t *rule, const char *key, json_t *value) {
+    json_t *values = json_object_get(rule, key);
+    if (!values) json_object_set_new(rule, key, values = json_array());
+    json_array_append_new(values, value);
+}
+
+static int append_file(json_t *rule, const char *key, const char *path) {
+    cli_buf b = {0};
+    int code = cli_read_list(path, &b);
+    if (!code) append(rule, key, cli_json_text(cli_buf_text(&b)));
+    cli_buf_free(&b);
+    return code;
+}
+
+static int put_setting(json_t *rule, const char *name, const retrace_setting *s) {
+    const retrace_setting_info *row = setting_of(name, s->name);
+    retrace_type type = row ? row->type : RETRACE_TEXT;
+    if (type == RETRACE_FILE) {
+        char *path = cli_copy(s->value.s, s->value.n);
+        int code = append_file(rule, s->name, path);
+        free(path);
+        return code;
+    }
+    if (type == RETRACE_TEXTS)
+        append(rule, s->name, cli_typed(type, s->value));
+    else
+        json_object_set_new(rule, s->name, cli_typed(type, s->value));
+    return CLI_OK;
+}
+
+static int add_rule(json_t *rules, const char *spec_text) {
+    retrace_error err;
+    retrace_rule_spec *spec;
+    if (retrace_rule_parse(&spec, spec_text, &err)) return cli_report(&err, "--rule");
+    json_t *rule = json_object();
+    json_array_append_new(rules, rule);
+    json_object_set_new(rule, "name",
+                        cli_json_text((retrace_text){spec->name, strlen(spec->name)}));
+    int code = CLI_OK;
+    for (int i = 0; i < spec->n_settings && !code; i++)
+        code = put_setting(rule, spec->name, &spec->settings[i]);
+    retrace_free(spec);
+    return code;
+}
+
+/* Values of a short flag become a setting of one rule that all short flags of its kind share. */
+static int add_short(json_t *rules, const cli_option *o, const char *name, const char *setting,
+                     int is_file) {
+    if (o->n == 0) return CLI_OK;
+    size_t last = json_array_size(rules);
+    json_t *rule = last ? json_array_get(rules, last - 1) : NULL;
+    if (!rule || strcmp(json_string_value(json_object_get(rule, "name")), name) != 0) {
+        rule = json_pack("{s:s}", "name", name);
+        json_array_append_new(rules, rule);
+    }
+    int code = CLI_OK;
+    for (int i = 0; i < o->n && !code; i++) {
+        if (is_file)
+            code = append_file(rule, setting, o->given[i].s);
+        else
+            append(rule, setting, cli_json_text(o->given[i]));
+    }
+    return code;
+}
+
+static int put_rules(cli_plan *p, const cli_flags *f, json_t *settings) {
+    json_t *rules = json_array();
+    json_object_set_new(settings, "rules", rules);
+    int code = add_short(rules, cli_option_of(f, "ban"), "phrases", "text", 0);
+    if (!code) code = add_short(rules, cli_option_of(f, "ban-file"), "phrases", "file", 1);
+    if (!code) code = add_short(rules, cli_option_of(f, "ban-regex"), "regex", "pattern", 0);
+    p->n_short = (int)json_array_size(rules);
+    const cli_option *given = cli_option_of(f, "rule");
+    for (int i = 0; i < given->n && !code; i++) code = add_rule(rules, given->given[i].s);
+    return code;
+}
+
+/* ==== Flags to the other settings ==== */
+
+/* "ID=X". Minus infinity has no number in JSON, so it is the text "-inf" there. */
+static int add_bias(json_t *bias, const char *v) {
+    const char *eq = strchr(v, '=');
+    char *id = cli_copy(v, eq ? (size_t)(eq - v) : 0);
+    int64_t i = -1;
+    double x = 0;
+    int ok = eq && cli_parse_int(id, &i) && i >= 0 && i <= INT32_MAX;
+    int never = ok && strcmp(eq + 1, "-inf") == 0;
+    ok = ok && (never || cli_parse_real(eq + 1, &x));
+    if (ok) json_object_set_new(bias, id, never ? json_string("-inf") : json_real(x));
+    free(id);
+    if (ok) return CLI_OK;
+    return cli_fail(CLI_USAGE, "--logit-bias: '%s' is not ID=X (a token's number and a number)", v);
+}
+
+static int put_bias(const cli_flags *f, json_t *settings) {
+    json_t *bias = json_object();
+    json_object_set_new(settings, "logit_bias", bias);
+    const cli_option *o = cli_option_of(f, "logit-bias");
+    int code = CLI_OK;
+    for (int i = 0; i < o->n && !code; i++) code = add_bias(bias, o->given[i].s);
+    return code;
+}
+
+static void put_stops(const cli_flags *f, json_t *settings) {
+    json_t *stops = json_array();
+    const cli_option *o = cli_option_of(f, "stop");
+    for (int i = 0; i < o->n; i++) json_array_append_new(stops, cli_json_text(o->given[i]));
+    json_object_set_new(settings, "stop", stops);
+}
+
+static int put_driver(const cli_flags *f, json_t *settings) {
+    retrace_plugin_info p;
+    const cli_option *o = cli_option_of(f, "driver");
+    const char *name = o->n ? o->given[o->n - 1].s : o->preset;
+    json_object_set_new(settings, "driver", json_string(name));
+    for (int i = 0; retrace_driver_at(i, &p); i++)
+        if (strcmp(p.name, name) == 0) return CLI_OK;
+    return cli_fail(CLI_USAGE, "--driver: there is no driver '%s'", name);
+}
+
+static uint32_t random_seed(void) {
+    uint32_t seed;
+    if (getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed) return seed;
+    return (uint32_t)time(NULL) * 2654435761u ^ (uint32_t)getpid();
+}
+
+static void put_row(const cli_option *o, json_t *settings) {
+    retrace_text preset = {o->preset ? o->preset : "", o->preset ? strlen(o->preset) : 0};
+    retrace_text v = o->n ? o->given[o->n - 1] : preset;
+    json_object_set_new(settings, o->setting, cli_typed(o->type, v));
+}
+
+/* The seed has its own place in a trace. */
+static void move_seed(json_t *plan, json_t *settings) {
+    json_t *seed = json_incref(json_object_get(settings, "seed"));
+    json_object_del(settings, "seed");
+    if (json_integer_value(seed) == -1) json_integer_set(seed, random_seed());
+    json_object_set_new(plan, "seed", seed);
+}
+
+int cli_plan_flags(cli_plan *p, const cli_flags *f) {
+    json_t *s = json_object();
+    p->json = json_object();
+    for (int i = 0; i < f->n; i++)
+        if (f->v[i].part == CLI_RUN) put_row(&f->v[i], s);
+    move_seed(p->json, s);
+    json_object_set_new(p->json, "settings", s);
+    if (cli_on(f, "json") && cli_option_of(f, "hold")->n == 0)
+        json_object_set_new(s, "hold", json_string("all"));
+    if (cli_value(f, "trace") && json_integer_value(json_object_get(s, "logprobs")) < 0)
+        json_object_set_new(s, "logprobs", json_integer(0));
+    put_stops(f, s);
+    json_object_set_new(s, "chat", json_boolean(cli_on(f, "chat")));
+    if (cli_on(f, "chat") && cli_value(f, "system"))
+        json_object_set_new(s, "system", json_string(cli_value(f, "system")));
+    int code = put_driver(f, s);
+    if (!code) code = put_bias(f, s);
+    return code ? code : put_rules(p, f, s);
+}
+
+/* ==== The plan to a run ==== */
+
+static json_t *settings_of(const cli_plan *p) {
+    return json_object_get(p->json, "settings");
+}
+
+/* The flag that a rule came from. */
+static const char *flag_of(const cli_plan *p, size_t i, const char *name) {
+    if ((int)i >= p->n_short) return "--rule";
+    return strcmp(name, "regex") == 0 ? "--ban-regex" : "--ban";
+}
+
+int cli_plan_rules(cli_plan *p, const char *where) {
+    json_t *rules = json_object_get(settings_of(p), "rules"), *rule;
+    size_t i;
+    p->rules = cli_alloc((json_array_size(rules) + 1) * sizeof(*p->rules));
+    json_array_foreach(rules, i, rule) {
+        const char *name = json_string_value(json_object_get(rule, "name"));
+        retrace_error err;
+        if (!name) return cli_fail(CLI_USAGE, "%s: a rule has no name", where ? where : "--rule");
+        cli_settings l = cli_settings_of(rule);
+        int rc = retrace_rule_new(&p->rules[p->n_rules], name, l.v, l.n, &err);
+        cli_settings_free(&l);
+        if (rc) return cli_report(&err, where ? where : flag_of(p, i, name));
+        p->n_rules++;
+    }
+    return CLI_OK;
+}
+
+static int set_rows(cli_plan *p, const char *where) {
+    retrace_error err;
+    for (const retrace_setting_info *s = retrace_options_infos(); s->name; s++) {
+        int is_seed = strcmp(s->name, "seed") == 0;
+        json_t *v = json_object_get(is_seed ? p->json : settings_of(p), s->name);
+        if (!v) continue;
+        cli_buf b = {0};
+        spell(&b, v);
+        int rc =
+            retrace_options_set(&p->options, (retrace_setting){s->name, cli_buf_text(&b)}, &err);
+        cli_buf_free(&b);
+        if (rc) return cli_report(&err, where);
+    }
+    return CLI_OK;
+}
+
+static int set_bias(cli_plan *p, const char *where) {
+    json_t *bias = json_object_get(settings_of(p), "logit_bias"), *value;
+    const char *key;
+    int64_t id;
+    p->bias = cli_alloc((json_object_size(bias) + 1) * sizeof *p->bias);
+    json_object_foreach(bias, key, value) {
+        int never = json_is_string(value) && strcmp(json_string_value(value), "-inf") == 0;
+        if (!cli_parse_int(key, &id) || id < 0 || id > INT32_MAX ||
+            (!never && !json_is_number(value)))
+            return cli_fail(CLI_USAGE, "%s: logit_bias: '%s' is wrong", where ? where : "flags",
+                            key);
+        double x = never ? -INFINITY : json_number_value(value);
+        p->bias[p->options.n_bias++] = (retrace_bias){(retrace_token)id, x};
+    }
+    p->options.bias = p->bias;
+    return CLI_OK;
+}
+
+static int set_stops(cli_plan *p, const char *where) {
+    json_t *stops = json_object_get(settings_of(p), "stop"), *stop;
+    size_t i;
+    p->stops = cli_alloc((json_array_size(stops) + 1) * sizeof *p->stops);
+    json_array_foreach(stops, i, stop) {
+        if (!json_is_string(stop))
+            return cli_fail(CLI_USAGE, "%s: stop: not a text", where ? where : "flags");
+        p->stops[i] = (retrace_text){json_string_value(stop), json_string_length(stop)};
+    }
+    p->options.stops = p->stops;
+    p->options.n_stops = (int)json_array_size(stops);
+    return CLI_OK;
+}
+
+static int set_prompt(cli_plan *p, const char *where) {
+    json_t *ids = json_object_get(p->json, "prompt_tokens"), *id;
+    size_t i;
+    if (!json_is_array(ids))
+        return cli_fail(CLI_USAGE, "%s: prompt_tokens are missing", where ? where : "prompt");
+    p->prompt = cli_alloc((json_array_size(ids) + 1) * sizeof *p->prompt);
+    json_array_foreach(ids, i, id) {
+        json_int_t v = json_integer_value(id);
+        if (!json_is_integer(id) || v < 0 || v > INT32_MAX)
+            return cli_fail(CLI_USAGE, "%s: prompt_tokens: not a token", where ? where : "prompt");
+        p->prompt[i] = (retrace_token)v;
+    }
+    p->n_prompt = (int)json_array_size(ids);
+    return CLI_OK;
+}
+
+int cli_plan_options(cli_plan *p, const char *where) {
+    retrace_options_default(&p->options);
+    p->options.rules = p->rules;
+    p->options.n_rules = p->n_rules;
+    p->options.driver = json_string_value(json_object_get(settings_of(p), "driver"));
+    int code = set_rows(p, where);
+    if (!code) code = set_bias(p, where);
+    if (!code) code = set_stops(p, where);
+    return code ? code : set_prompt(p, where);
+}
+
+void cli_plan_free(cli_plan *p) {
+    for (int i = 0; i < p->n_rules; i++) retrace_rule_free(p->rules[i]);
+    free(p->rules);
+    free(p->stops);
+    free(p->bias);
+    free(p->prompt);
+    json_decref(p->json);
+    *p = (cli_plan){0};
+}
