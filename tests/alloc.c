@@ -1,0 +1,355 @@
+/* alloc.c - every allocation fails once, and the library says so, loses nothing and goes on.
+ *
+ * A scenario is run with its k-th allocation failing, for k = 1, 2, ... until one ends without
+ * having met the fault; once with only that one failing, once with all from there on. Each time it
+ * must succeed or return RETRACE_ENOMEM, leave no block behind, and succeed when repeated without
+ * faults. */
+#include "helper.h"
+
+#include <jansson.h>
+
+/* ==== An allocator that fails on demand ==== */
+
+static struct {
+    long count;   /* allocations so far */
+    long fail_at; /* the one that fails; 0: none */
+    int for_ever; /* and all after it */
+    int met;      /* a fault was met */
+    long blocks;
+    size_t bytes;
+} heap;
+
+enum { HEAD = 32 };
+
+static int fails(void) {
+    heap.count++;
+    int now =
+        heap.fail_at && (heap.for_ever ? heap.count >= heap.fail_at : heap.count == heap.fail_at);
+    heap.met |= now;
+    return now;
+}
+
+static void *counted(void *ud, void *ptr, size_t old_size, size_t new_size) {
+    assert_ptr_equal(ud, &heap);
+    char *head = ptr ? (char *)ptr - HEAD : NULL;
+    size_t known = 0;
+    if (head) memcpy(&known, head, sizeof known);
+    assert_int_equal(old_size, known); /* blocks come back with their own sizes */
+    if (new_size == 0) {
+        if (head) heap.blocks--;
+        heap.bytes -= known;
+        free(head);
+        return NULL;
+    }
+    if (fails()) return NULL;
+    char *fresh = malloc(new_size + HEAD); /* always elsewhere: stale pointers show */
+    assert_non_null(fresh);
+    memcpy(fresh, &new_size, sizeof new_size);
+    if (head)
+        memcpy(fresh + HEAD, head + HEAD, known < new_size ? known : new_size);
+    else
+        heap.blocks++;
+    heap.bytes += new_size - known;
+    free(head);
+    return fresh + HEAD;
+}
+
+static void arm(long k, int for_ever) {
+    heap.count = 0;
+    heap.fail_at = k;
+    heap.for_ever = for_ever;
+    heap.met = 0;
+}
+
+/* ==== Scenarios ==== */
+
+static const char table[] =
+    "{\"tokens\": [\"a\", \"b\", \"ab\", {\"bytes\": [195]}, {\"bytes\": [169]}, \" \","
+    " {\"text\": \"<|u|>\", \"control\": true}, {\"text\": \"</s>\", \"end\": true}],"
+    " \"n_ctx\": 64, \"chat_template\": \"<|u|>{content} \","
+    " \"rows\": [{\"context\": [], \"next\": {\"a\": 5, \"b\": 4, \"ab\": 2, \"3\": 2, \" \": 1,"
+    " \"</s>\": 0.1}},"
+    " {\"context\": [\"a\"], \"next\": {\"b\": 8, \"a\": 1}},"
+    " {\"context\": [3], \"next\": {\"4\": 1}}, {\"context\": [\"a\", \"b\"], \"next\": {\"a\": 1,"
+    " \" \": 1}}]}";
+static char path[512];
+
+/* Each returns a status and leaves nothing behind. */
+typedef int scenario(retrace_error *err);
+
+static int open_it(retrace_model **m, retrace_error *err) {
+    char uri[600];
+    snprintf(uri, sizeof uri, "table:%s", path);
+    retrace_setting s[] = {{"keep_mib", text_of("1")}};
+    return retrace_model_open(m, uri, s, 1, err);
+}
+
+static int opens(retrace_error *err) {
+    retrace_model *m = NULL;
+    int rc = open_it(&m, err);
+    retrace_model_close(m);
+    return rc;
+}
+
+static int parses_a_rule(retrace_error *err) {
+    retrace_rule_spec *spec = NULL;
+    retrace_rule *r = NULL;
+    const char *typed = "phrases:text=\"a,\\\"b\",text=ab,word=true,weight=0.5,case=exact";
+    int rc = retrace_rule_parse(&spec, typed, err);
+    if (rc == RETRACE_OK)
+        rc = retrace_rule_new(&r, spec->name, spec->settings, spec->n_settings, err);
+    retrace_rule_free(r);
+    retrace_free(spec);
+    return rc;
+}
+
+static int new_rule(retrace_rule **r, retrace_error *err) {
+    const char *pairs[] = {"text",   "Ab a",
+                           "text",   "\xc3\x89t\xc3\xa9",
+                           "file",   "a a\n\"bb \"\n# c\nb\xc3\xa9",
+                           "nfc",    "true",
+                           "quotes", "true",
+                           "space",  "true",
+                           "word",   "start",
+                           NULL};
+    return try_rule(r, "phrases", pairs, err);
+}
+
+static int makes_a_rule(retrace_error *err) {
+    retrace_rule *r = NULL;
+    int rc = new_rule(&r, err);
+    retrace_rule_free(r);
+    return rc;
+}
+
+static int reads_text(retrace_error *err) {
+    retrace_model *m = NULL;
+    retrace_token *tokens = NULL, *chat = NULL;
+    int n = 0, rc = open_it(&m, err);
+    if (rc == RETRACE_OK)
+        rc = retrace_tokenize(m, text_of("ab a<|u|>b\xc3\xa9"), RETRACE_TOKENIZE_SPECIAL, &tokens,
+                              &n, err);
+    retrace_message messages[] = {{"system", text_of("a")}, {"user", text_of("b ab")}};
+    if (rc == RETRACE_OK) rc = retrace_chat(m, messages, 2, &chat, &n, err);
+    retrace_free(tokens);
+    retrace_free(chat);
+    retrace_model_close(m);
+    return rc;
+}
+
+/* What the runs wrote, to be the same whatever failed before. */
+static char right[4096];
+
+static void add_text(char *out, retrace_text t) {
+    size_t at = strlen(out);
+    assert_true(at + t.n + 2 < sizeof right);
+    memcpy(out + at, t.s, t.n);
+    out[at + t.n] = '|';
+    out[at + t.n + 1] = 0;
+}
+
+static retrace_options options_of(int seed) {
+    retrace_options o = plain_options(30);
+    o.seed = seed;
+    o.logprobs = seed % 3 - 1;
+    o.repeat_penalty = 1.1;
+    o.frequency_penalty = 0.1;
+    o.top_k = seed % 2 ? 0 : 4;
+    o.typical = seed % 4 ? 1 : 0.9;
+    o.top_p = 0.98;
+    o.min_p = 0.01;
+    o.hold = seed % 2;
+    o.on_stuck = RETRACE_STUCK_ALLOW;
+    return o;
+}
+
+/* A few runs on one model, each with more of the settings. */
+static int some_runs(retrace_model *m, retrace_rule *const *rules, char *out, retrace_error *err) {
+    int rc = RETRACE_OK;
+    retrace_text stops[] = {text_of("bba"), text_of("<|u|>")};
+    retrace_bias bias[] = {{0, 0.5}, {6, -1}};
+    retrace_token prompt[] = {0, 5};
+    for (int seed = 0; rc == RETRACE_OK && seed < 6; seed++) {
+        retrace_options o = options_of(seed);
+        retrace_run *run = NULL;
+        o.rules = rules;
+        o.n_rules = 2;
+        o.stops = stops;
+        o.n_stops = seed % 3;
+        o.bias = bias;
+        o.n_bias = seed % 3;
+        rc = retrace_run_new(&run, m, &o, prompt, 2, err);
+        if (rc == RETRACE_OK) rc = retrace_run_finish(run, NULL, NULL, err);
+        if (rc == RETRACE_OK)
+            add_text(out, retrace_run_text(run));
+        else if (run)
+            assert_int_equal(retrace_run_finished(run), RETRACE_FINISH_ERROR);
+        retrace_run_free(run);
+    }
+    return rc;
+}
+
+static int two_rules(retrace_rule **rules, retrace_error *err) {
+    const char *pairs[] = {"text", "ba", "text", "ab ", "weight", "0.3", NULL};
+    int rc = new_rule(&rules[0], err);
+    return rc ? rc : try_rule(&rules[1], "phrases", pairs, err);
+}
+
+static int writes_answers(retrace_error *err) {
+    retrace_model *m = NULL;
+    retrace_rule *rules[2] = {NULL, NULL};
+    char out[sizeof right] = "";
+    int rc = open_it(&m, err);
+    if (rc == RETRACE_OK) rc = two_rules(rules, err);
+    if (rc == RETRACE_OK) rc = some_runs(m, rules, out, err);
+    if (rc == RETRACE_OK && !right[0]) memcpy(right, out, sizeof right);
+    if (rc == RETRACE_OK) assert_string_equal(out, right);
+    retrace_rule_free(rules[0]);
+    retrace_rule_free(rules[1]);
+    retrace_model_close(m);
+    return rc;
+}
+
+/* ==== The sweep ==== */
+
+static void one_fault(scenario *f, long k, int for_ever) {
+    retrace_error err = {0};
+    arm(k, for_ever);
+    int rc = f(&err);
+    if (rc != RETRACE_OK && rc != RETRACE_ENOMEM)
+        fail_msg("allocation %ld failed%s: status %d, %s", k, for_ever ? " for ever" : "", rc,
+                 err.msg);
+    if (rc == RETRACE_ENOMEM) {
+        assert_true(heap.met);
+        assert_int_equal(err.code, RETRACE_ENOMEM);
+        assert_true(err.msg[0] != 0);
+    } else if (heap.met && for_ever) {
+        fail_msg("allocation %ld failed for ever and nobody minded", k);
+    }
+    if (heap.blocks || heap.bytes) fail_msg("allocation %ld: %ld blocks left", k, heap.blocks);
+}
+
+static void sweep(scenario *f) {
+    long points = 0;
+    retrace_set_alloc(counted, &heap);
+    arm(0, 0);
+    assert_int_equal(f(NULL), RETRACE_OK);
+    assert_true(heap.count > 0);
+    for (int for_ever = 0; for_ever < 2; for_ever++) {
+        for (long k = 1, met = 1; met; k++) {
+            one_fault(f, k, for_ever);
+            met = heap.met;
+            points += met;
+            arm(0, 0);
+            retrace_error err = {0};
+            if (f(&err)) fail_msg("allocation %ld failed before: %s", k, err.msg);
+            assert_int_equal(heap.blocks, 0);
+        }
+    }
+    retrace_set_alloc(NULL, NULL);
+    print_message("  %ld faults\n", points);
+}
+
+static void opening_survives(void **unused) {
+    (void)unused;
+    sweep(opens);
+}
+
+static void rules_survive(void **unused) {
+    (void)unused;
+    sweep(parses_a_rule);
+    sweep(makes_a_rule);
+}
+
+static void reading_survives(void **unused) {
+    (void)unused;
+    sweep(reads_text);
+}
+
+static void writing_survives(void **unused) {
+    (void)unused;
+    sweep(writes_answers);
+}
+
+/* A model on which a run has failed gives the same answers as before. */
+static void a_model_is_usable_after_a_failed_run(void **unused) {
+    (void)unused;
+    retrace_model *m = NULL;
+    retrace_rule *rules[2] = {NULL, NULL};
+    retrace_error err = {0};
+    retrace_set_alloc(counted, &heap);
+    arm(0, 0);
+    assert_int_equal(open_it(&m, &err), RETRACE_OK);
+    assert_int_equal(two_rules(rules, &err), RETRACE_OK);
+    for (int for_ever = 0; for_ever < 2; for_ever++) {
+        int met = 1;
+        for (long k = 1; met; k += 1 + k / 16) {
+            char out[sizeof right] = "", again[sizeof right] = "";
+            arm(k, for_ever);
+            int rc = some_runs(m, rules, out, &err);
+            met = heap.met;
+            arm(0, 0);
+            if (rc && rc != RETRACE_ENOMEM) fail_msg("allocation %ld: %d, %s", k, rc, err.msg);
+            assert_int_equal(some_runs(m, rules, again, &err), RETRACE_OK);
+            assert_string_equal(again, right);
+            assert_int_equal(strncmp(out, right, strlen(out)), 0);
+        }
+    }
+    retrace_rule_free(rules[0]);
+    retrace_rule_free(rules[1]);
+    retrace_model_close(m);
+    assert_int_equal(heap.blocks, 0);
+    assert_int_equal(heap.bytes, 0);
+    retrace_set_alloc(NULL, NULL);
+}
+
+/* The JSON reader's own allocations: an error, never a crash, and nothing left of ours. jansson
+ * itself does not always know that it ran out of memory, so the file may be called broken. */
+static void *json_counted(size_t n) {
+    return fails() ? NULL : malloc(n);
+}
+
+static void the_json_reader_may_fail(void **unused) {
+    (void)unused;
+    json_set_alloc_funcs(json_counted, free);
+    for (int for_ever = 0; for_ever < 2; for_ever++) {
+        int met = 1;
+        for (long k = 1; met; k++) {
+            retrace_error err = {0};
+            arm(k, for_ever);
+            int rc = opens(&err);
+            met = heap.met;
+            if (rc && rc != RETRACE_ENOMEM && rc != RETRACE_EMODEL)
+                fail_msg("allocation %ld: status %d, %s", k, rc, err.msg);
+        }
+    }
+    json_set_alloc_funcs(malloc, free);
+    arm(0, 0);
+    assert_int_equal(opens(NULL), RETRACE_OK);
+}
+
+static int write_table(void **unused) {
+    (void)unused;
+    const char *dir = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/retrace-alloc-XXXXXX", dir && *dir ? dir : "/tmp");
+    int fd = mkstemp(path);
+    if (fd < 0 || write(fd, table, strlen(table)) != (ssize_t)strlen(table)) return -1;
+    return close(fd);
+}
+
+static int remove_table(void **unused) {
+    (void)unused;
+    return unlink(path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(opening_survives),
+        cmocka_unit_test(rules_survive),
+        cmocka_unit_test(reading_survives),
+        cmocka_unit_test(writing_survives),
+        cmocka_unit_test(a_model_is_usable_after_a_failed_run),
+        cmocka_unit_test(the_json_reader_may_fail),
+    };
+    return cmocka_run_group_tests_name("alloc", tests, write_table, remove_table);
+}

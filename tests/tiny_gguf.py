@@ -1,0 +1,273 @@
+"""Writes small model files with random weights, for tests:  python tiny_gguf.py FOLDER
+
+Three layers, a vocabulary of some 330 tokens, F32 throughout, the same bytes on every run:
+
+    dense.gguf      llama: everything can be cut; SentencePiece with bytes, BOS, a chat template
+    swa.gguf        gemma3: every other layer looks back 16 tokens; SentencePiece without space prefix
+    recurrent.gguf  mamba: a running state that cannot be cut; byte-level BPE, no BOS, no template
+    hybrid.gguf     lfm2: running state, attention, running state; a template nobody knows
+
+and files that must be refused: novocab.gguf (weights only), vocabonly.gguf (no weights),
+truncated.gguf (dense, cut at three quarters), encoder.gguf (t5encoder), diffusion.gguf (llada).
+
+The weights are large enough that a wrong token anywhere in the history moves every logit.
+"""
+
+import sys
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+EMBD, HEADS, KV_HEADS, HEAD, FF, LAYERS = 64, 4, 2, 16, 128, 3
+NORMAL, UNKNOWN, CONTROL, UNUSED, BYTE = 1, 2, 3, 5, 6
+
+CHATML = (
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content']"
+    " + '<|im_end|>' + '\\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
+    "{% endif %}"
+)
+GEMMA = "{{ bos_token }}{% for m in messages %}<start_of_turn>{{ m['content'] | trim }}{% endfor %}"
+STRANGE = "{# a template of no known family #}\n{{ messages[0]['content'] }}"
+
+
+# ---- Vocabularies ----
+
+SYLLABLES = ["th", "he", "in", "er", "an", "on", "or", "es", "st", "the", "ing", "and"]
+
+
+def sentencepiece(w, bos, controls, space_prefix):
+    """Scores fall with the index, so longer pieces that come first are merged first."""
+    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    pieces = ["\u2581the", "\u2581and", "the", "ing", "and", "\u2581th", "\u2581in", "\u2581a"]
+    pieces += [s for s in SYLLABLES if s not in pieces] + ["\u2581"] + letters
+    tokens = ["<unk>", bos, "</s>"] + [f"<0x{b:02X}>" for b in range(256)] + controls + pieces
+    types = [UNKNOWN, CONTROL, CONTROL] + [BYTE] * 256 + [CONTROL] * len(controls)
+    types += [NORMAL] * len(pieces) + [UNUSED]
+    tokens += ["<unused0>"]
+    scores = [0.0] * (259 + len(controls)) + [-float(i) for i in range(len(pieces))] + [0.0]
+    w.add_tokenizer_model("llama")
+    w.add_token_list(tokens)
+    w.add_token_scores(scores)
+    w.add_token_types(types)
+    w.add_bos_token_id(1)
+    w.add_eos_token_id(2)
+    w.add_unk_token_id(0)
+    w.add_add_bos_token(True)
+    w.add_add_space_prefix(space_prefix)
+    return len(tokens)
+
+
+def byte_level():
+    """Bytes as printable characters, the way byte-level BPE spells them."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    spelt, n = {}, 0
+    for b in range(256):
+        spelt[b] = chr(b) if b in plain else chr(256 + n)
+        n += b not in plain
+    return [spelt[b] for b in range(256)]
+
+
+def bpe(w, controls):
+    merges = ["t h", "h e", "i n", "a n", "o n", "e r", "th e", "in g", "an d", "\u0120 th", "\u0120th e",
+              "\u0120 a", "\u0120a nd", "\u0120 in"]
+    tokens = byte_level() + [m.replace(" ", "") for m in merges] + controls
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("gpt-2")
+    w.add_token_list(tokens)
+    w.add_token_types([NORMAL] * (len(tokens) - len(controls)) + [CONTROL] * len(controls))
+    w.add_token_merges(merges)
+    w.add_eos_token_id(tokens.index(controls[0]))
+    w.add_add_bos_token(False)
+    return len(tokens)
+
+
+# ---- Weights ----
+
+
+class Weights:
+    def __init__(self, w, seed):
+        self.w, self.rng = w, np.random.default_rng(seed)
+
+    def matrix(self, name, rows, cols, scale=1.5):
+        x = self.rng.standard_normal((rows, cols)) * scale / np.sqrt(cols)
+        self.w.add_tensor(name, x.astype(np.float32))
+
+    def around(self, name, value, *shape, spread=0.1):
+        x = value + spread * self.rng.standard_normal(shape)
+        self.w.add_tensor(name, x.astype(np.float32))
+
+    def attention(self, blk, q_norm=False, out="attn_output"):
+        self.matrix(f"{blk}.attn_q.weight", HEADS * HEAD, EMBD)
+        self.matrix(f"{blk}.attn_k.weight", KV_HEADS * HEAD, EMBD)
+        self.matrix(f"{blk}.attn_v.weight", KV_HEADS * HEAD, EMBD)
+        self.matrix(f"{blk}.{out}.weight", EMBD, HEADS * HEAD)
+        if q_norm:
+            self.around(f"{blk}.attn_q_norm.weight", 1.5, HEAD)
+            self.around(f"{blk}.attn_k_norm.weight", 1.5, HEAD)
+
+    def feed_forward(self, blk):
+        self.around(f"{blk}.ffn_norm.weight", 1, EMBD)
+        self.matrix(f"{blk}.ffn_gate.weight", FF, EMBD)
+        self.matrix(f"{blk}.ffn_up.weight", FF, EMBD)
+        self.matrix(f"{blk}.ffn_down.weight", EMBD, FF)
+
+    def ends(self, n_vocab, norm="output_norm"):
+        self.matrix("token_embd.weight", n_vocab, EMBD, scale=8)
+        self.around(f"{norm}.weight", 1, EMBD)
+        self.matrix("output.weight", n_vocab, EMBD)
+
+
+def start(folder, name, arch):
+    w = gguf.GGUFWriter(folder / name, arch)
+    w.add_name(f"tiny {name.split('.')[0]}")
+    w.add_context_length(4096)
+    w.add_embedding_length(EMBD)
+    w.add_block_count(LAYERS)
+    w.add_feed_forward_length(FF)
+    w.add_head_count(HEADS)
+    w.add_layer_norm_rms_eps(1e-5)
+    return w
+
+
+def finish(w):
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+
+
+# ---- Models ----
+
+
+def llama_like(folder, name, arch, vocabulary):
+    w = start(folder, name, arch)
+    w.add_head_count_kv(KV_HEADS)
+    w.add_rope_dimension_count(HEAD)
+    n = 330
+    if vocabulary:
+        n = sentencepiece(w, "<s>", ["<|im_start|>", "<|im_end|>"], True)
+        w.add_chat_template(CHATML)
+    x = Weights(w, 1)
+    x.ends(n)
+    for i in range(LAYERS):
+        x.around(f"blk.{i}.attn_norm.weight", 1, EMBD)
+        x.attention(f"blk.{i}")
+        x.feed_forward(f"blk.{i}")
+    finish(w)
+
+
+def sliding(folder):
+    w = start(folder, "swa.gguf", "gemma3")
+    w.add_head_count_kv(KV_HEADS)
+    w.add_key_length(HEAD)
+    w.add_value_length(HEAD)
+    w.add_sliding_window(16)
+    w.add_sliding_window_pattern(2)
+    n = sentencepiece(w, "<bos>", ["<start_of_turn>", "<end_of_turn>"], False)
+    w.add_chat_template(GEMMA)
+    x = Weights(w, 2)
+    x.matrix("token_embd.weight", n, EMBD, scale=1)
+    x.matrix("output.weight", n, EMBD)
+    x.around("output_norm.weight", 1, EMBD)
+    for i in range(LAYERS):
+        x.around(f"blk.{i}.attn_norm.weight", 1, EMBD)
+        x.attention(f"blk.{i}", q_norm=True)
+        x.around(f"blk.{i}.post_attention_norm.weight", 1, EMBD)
+        x.feed_forward(f"blk.{i}")
+        x.around(f"blk.{i}.post_ffw_norm.weight", 1, EMBD)
+    finish(w)
+
+
+def recurrent(folder):
+    w = start(folder, "recurrent.gguf", "mamba")
+    inner, state, conv, rank = 2 * EMBD, 8, 4, 4
+    w.add_ssm_conv_kernel(conv)
+    w.add_ssm_inner_size(inner)
+    w.add_ssm_state_size(state)
+    w.add_ssm_time_step_rank(rank)
+    x = Weights(w, 3)
+    x.ends(bpe(w, ["<|endoftext|>", "<|user|>"]))
+    for i in range(LAYERS):
+        blk = f"blk.{i}"
+        x.around(f"{blk}.attn_norm.weight", 1, EMBD)
+        x.matrix(f"{blk}.ssm_in.weight", 2 * inner, EMBD)
+        x.around(f"{blk}.ssm_conv1d.weight", 0, inner, conv, spread=0.6)
+        x.around(f"{blk}.ssm_conv1d.bias", 0, inner)
+        x.matrix(f"{blk}.ssm_x.weight", rank + 2 * state, inner)
+        x.matrix(f"{blk}.ssm_dt.weight", inner, rank)
+        x.around(f"{blk}.ssm_dt.bias", -1, inner)
+        x.w.add_tensor(f"{blk}.ssm_a", np.tile(-np.arange(1, state + 1, dtype=np.float32) / 8, (inner, 1)))
+        x.around(f"{blk}.ssm_d", 1, inner)
+        x.matrix(f"{blk}.ssm_out.weight", EMBD, inner)
+    finish(w)
+
+
+def hybrid(folder):
+    w = start(folder, "hybrid.gguf", "lfm2")
+    w.add_head_count_kv([0, KV_HEADS, 0])
+    w.add_shortconv_l_cache(4)
+    x = Weights(w, 4)
+    n = bpe(w, ["<|endoftext|>", "<|user|>"])
+    w.add_chat_template(STRANGE)
+    x.matrix("token_embd.weight", n, EMBD, scale=8)
+    x.matrix("output.weight", n, EMBD)
+    x.around("token_embd_norm.weight", 1, EMBD)
+    for i in range(LAYERS):
+        blk = f"blk.{i}"
+        x.around(f"{blk}.attn_norm.weight", 1, EMBD)
+        if i == 1:
+            x.attention(blk, q_norm=True)
+        else:
+            x.around(f"{blk}.shortconv.conv.weight", 0, EMBD, 4, spread=0.6)
+            x.matrix(f"{blk}.shortconv.in_proj.weight", 3 * EMBD, EMBD)
+            x.matrix(f"{blk}.shortconv.out_proj.weight", EMBD, EMBD)
+        x.feed_forward(blk)
+    finish(w)
+
+
+# ---- Files to refuse ----
+
+
+def encoder(folder):
+    w = start(folder, "encoder.gguf", "t5encoder")
+    w.add_head_count_kv(HEADS)
+    w.add_key_length(HEAD)
+    w.add_value_length(HEAD)
+    w.add_relative_attn_buckets_count(8)
+    x = Weights(w, 5)
+    x.matrix("token_embd.weight", sentencepiece(w, "<s>", [], True), EMBD)
+    x.around("enc.output_norm.weight", 1, EMBD)
+    for i in range(LAYERS):
+        blk = f"enc.blk.{i}"
+        x.around(f"{blk}.attn_norm.weight", 1, EMBD)
+        x.around(f"{blk}.attn_rel_b.weight", 0, 8, HEADS)
+        for part in "qkvo":
+            x.matrix(f"{blk}.attn_{part}.weight", EMBD, EMBD)
+        x.feed_forward(blk)
+    finish(w)
+
+
+def vocabulary_only(folder):
+    w = start(folder, "vocabonly.gguf", "llama")
+    sentencepiece(w, "<s>", [], True)
+    finish(w)
+
+
+def main():
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    llama_like(folder, "dense.gguf", "llama", True)
+    llama_like(folder, "novocab.gguf", "llama", False)
+    llama_like(folder, "diffusion.gguf", "llada", True)
+    sliding(folder)
+    recurrent(folder)
+    hybrid(folder)
+    encoder(folder)
+    vocabulary_only(folder)
+    whole = (folder / "dense.gguf").read_bytes()
+    (folder / "truncated.gguf").write_bytes(whole[: len(whole) * 3 // 4])
+
+
+if __name__ == "__main__":
+    main()
