@@ -131,6 +131,7 @@ static void tell(job *j, const retrace_event *e) {
 
 static int each(void *ud, const retrace_event *e) {
     job *j = ud;
+    if (j->failed) return 1; /* it has been said, and ends the run */
     if (e->kind == RETRACE_SETTLE && e->text.n && j->first < 0) j->first = cli_clock();
     if (j->trace) j->failed = cli_trace_event(j->trace, e);
     if (j->show && !j->failed) j->failed = cli_show_event(j->show, e);

@@ -104,6 +104,7 @@ static int run(const cli_command *c, int argc, char **argv) {
 
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN); /* a failed write is noticed where it happens, see cli_write_failed */
+    signal(SIGXFSZ, SIG_IGN); /* the same for a file that may not grow */
     catch_interrupts();
     json_set_alloc_funcs(cli_alloc, free);
     if (argc < 2) return usage(stderr), CLI_USAGE;

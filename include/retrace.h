@@ -137,7 +137,7 @@ typedef struct retrace_model retrace_model;
 RETRACE_API const retrace_setting_info *retrace_model_infos(void);
 
 /* Opens "llama:FILE.gguf", "table:FILE" or a plain FILE (by its content's kind: `.gguf` or
- * `.json`). Settings are the back end's (n_ctx, threads, ...; see retrace_backend_at) and
+ * `.json`). Settings are the back end's (ctx_size, threads, ...; see retrace_backend_at) and
  * `keep_mib`, the budget for kept distributions (default 256). EUSAGE: unknown scheme or setting;
  * EIO: a missing or unreadable file; EMODEL: not a model, truncated, without a vocabulary. */
 RETRACE_API int retrace_model_open(retrace_model **out, const char *uri,

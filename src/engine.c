@@ -178,27 +178,31 @@ int rt_erase(retrace_run *run, int to, const char *rule, const char *why, int n_
     e->to = to;
     e->rule = rule;
     e->why = kept;
-    e->ban = node->bans + n_old;
     e->n_ban = node->n_bans - n_old;
+    e->ban = e->n_ban ? node->bans + n_old : NULL;
     return RETRACE_OK;
 }
 
 /* ==== Judging ==== */
 
-static int check_proposal(retrace_run *run, const rt_watch *w, retrace_error *err) {
-    int to = w->proposal.to;
-    if (to >= run->settled && to < run->n) return RETRACE_OK;
-    return retrace_fail(err, RETRACE_EUSAGE, "rule '%s' would erase to %d, outside %d to %d",
-                        w->rule->type->name, to, run->settled, run->n - 1);
-}
-
 /* A hit at a place that was opened by `allow` passes, once counted. */
-static int let_through(retrace_run *run, const rt_watch *w) {
-    rt_node *node = rt_trace_node(&run->trace, run->path[w->proposal.to]);
+static int let_through(retrace_run *run, int to) {
+    rt_node *node = rt_trace_node(&run->trace, run->path[to]);
     if (!node->exempt) return 0;
     if (node->exempt == 1) run->stats.accepted++;
     node->exempt = 2;
     return 1;
+}
+
+/* Does the proposal of w count? Going back behind what has settled is the rule's mistake. */
+static int accept_proposal(retrace_run *run, rt_watch *w, retrace_error *err) {
+    int to = w->proposal.to, inside = to >= 0 && to < run->n;
+    if (inside && let_through(run, to)) return RETRACE_OK;
+    if (!inside || to < run->settled)
+        return retrace_fail(err, RETRACE_EUSAGE, "rule '%s' would erase to %d, outside %d to %d",
+                            w->rule->type->name, to, run->settled, run->n - 1);
+    w->proposes = 1;
+    return RETRACE_OK;
 }
 
 /* Asks one rule about the place n tokens in, with its mark in `marks`. */
@@ -217,9 +221,7 @@ static int ask_rule(retrace_run *run, int i, int n, retrace_ending ending, size_
     if (rc != RETRACE_DONE) return rc;
     size_t end = w->proposal.end ? w->proposal.end : retrace_view_length(&v);
     if (limit != SIZE_MAX && end >= limit) return RETRACE_OK;
-    rc = check_proposal(run, w, err);
-    w->proposes = rc == RETRACE_OK && !let_through(run, w);
-    return rc;
+    return accept_proposal(run, w, err);
 }
 
 /* Asks all. What they leave in the marks stays at the newest place, or is thrown away for an
@@ -365,12 +367,9 @@ int rt_review(retrace_run *run, retrace_error *err) {
         w->proposal = (retrace_proposal){0};
         int rc =
             w->rule->type->review(w->rule->self, &v, node->mark + w->mark_at, &w->proposal, err);
-        if (rc == RETRACE_DONE)
-            rc = check_proposal(run, w, err);
-        else if (rc == RETRACE_OK)
-            continue;
+        if (rc == RETRACE_DONE) rc = accept_proposal(run, w, err);
         if (rc) return rc;
-        any |= w->proposes = !let_through(run, w);
+        any |= w->proposes;
     }
     int rc = any ? go_back(run, err) : RETRACE_OK;
     return rc == RETRACE_DONE ? RETRACE_OK : rc;

@@ -240,8 +240,9 @@ static void sweep(scenario *f) {
             one_fault(f, k, for_ever);
             met = heap.met;
             points += met;
-            arm(0, 0);
+            if (met && k % 8 != 0) continue;
             retrace_error err = {0};
+            arm(0, 0);
             if (f(&err)) fail_msg("allocation %ld failed before: %s", k, err.msg);
             assert_int_equal(heap.blocks, 0);
         }

@@ -1,5 +1,7 @@
 """--trace and replay: the log tells everything, and a run made from it says the same."""
 import json
+import resource
+import subprocess
 
 import pytest
 
@@ -96,8 +98,23 @@ def test_nothing_is_written_for_bad_input(retrace):
 def test_trace_that_cannot_be_written(retrace):
     run = ["generate", *GREEDY, "-p", "go", "--trace"]
     refused(retrace(*run, "no/such/folder/t.jsonl"), 4, "no/such/folder/t.jsonl")
-    refused(retrace(*run, "/dev/full"), 4, "/dev/full")
+    full = retrace(*run, "/dev/full")
+    refused(full, 4, "/dev/full")
+    assert full.err.count("\n") == 1
     refused(retrace(*run, "."), 4, "'.'")
+
+
+def test_trace_that_cannot_grow(retrace):
+    """A write that fails in the middle of the run ends it with one message, and the file has no end."""
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+    done = retrace.start(
+        "generate", "-m", DATA / "cli_endless.json", "-p", "a", "-n", "1000", "-q", "--trace", "t.jsonl",
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limit,
+    )
+    out, err = done.communicate(timeout=60)
+    assert done.returncode == 4 and err.count(b"\n") == 1 and b"'t.jsonl'" in err
+    assert 0 < len(out) < 100
+    refused(retrace("replay", "t.jsonl"), 2, "t.jsonl:")
 
 
 # ==== replay ====

@@ -246,7 +246,7 @@ static void try_phrases(trial *t, const char *rest, size_t n_rest) {
             memcpy(more + n_rest, spelt + from, n - from);
             try_one(t, more, n_rest + n - from);
         }
-        if (!t->r->rules.nfc || n_units > 7) continue;
+        if (!t->r->rules.nfc) continue;
         for (int set = 0; set < 1 << n_units; set++) {
             size_t len = n_rest;
             for (int i = 0; i < n_units; i++) {
@@ -372,12 +372,24 @@ static void hits_as_naive(void **state) {
     assert_true(done > rounds(1200) / 2);
 }
 
+/* Under nfc every choice of a phrase's units is tried, so it must not have many. */
+static int can_try(const round *r) {
+    char spelt[4 * ROOM];
+    size_t ends[ROOM];
+    int n_units, most = 0;
+    for (int p = 0; p < r->n_phrases; p++) {
+        naive_spelt(r->naive, p, spelt, ends, &n_units);
+        if (n_units > most) most = n_units;
+    }
+    return !r->rules.nfc || most <= 7;
+}
+
 static void hold_is_exact(void **state) {
     (void)state;
     static round r;
     for (int i = 0; i < rounds(60); i++) {
         if (!invent(&r, (uint32_t)i + 1000000)) continue;
-        compare(&r, 1);
+        if (can_try(&r)) compare(&r, 1);
         forget(&r);
     }
 }

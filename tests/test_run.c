@@ -416,14 +416,7 @@ static void log_probabilities_are_the_models_own(void **unused) {
 /* ==== Every run ends ==== */
 
 static void random_word(char *out) {
-    static const char *const parts[] = {"a",
-                                        "b",
-                                        "B",
-                                        "\xc3\xa9",
-                                        " ",
-                                        "ab",
-                                        "\xc3\x89"
-                                        "a"};
+    static const char *const parts[] = {"a", "b", "B", "\xc3\xa9", " ", "ab", "B\xc3\x89"};
     out[0] = 0;
     for (int n = 1 + roll(3), at = 0; n > 0; n--)
         at += snprintf(out + at, 16 - (size_t)at, "%s", parts[roll(COUNT(parts))]);

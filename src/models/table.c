@@ -374,7 +374,8 @@ static int table_eval(retrace_model *m, retrace_query *q, int n, retrace_error *
         if (count_rows(t, &q[i], &q[i].evaluated)) return rt_nomem(err);
         for (int k = q[i].from; q[i].logp && k < q[i].n; k++) {
             int row = row_for(t, q[i].tokens, k);
-            q[i].logp[k - q[i].from] = (double)t->logits[row][q[i].tokens[k]] - t->lse[row];
+            double logp = (double)t->logits[row][q[i].tokens[k]] - t->lse[row];
+            q[i].logp[k - q[i].from] = k > 0 ? logp : NAN;
         }
         if (q[i].next)
             memcpy(q[i].next, t->logits[row_for(t, q[i].tokens, q[i].n)],
