@@ -28,6 +28,8 @@ typedef struct bench {
     cli_bare *bare;
     retrace_token *prompt;
     int n_prompt;
+    retrace_bias *ends; /* against end tokens, as the bare loop has it */
+    int n_ends;
     int n;                   /* tokens of a run */
     int n_pairs, most_pairs; /* of each case: made, wanted */
     double until;            /* the clock when the last one should be done */
@@ -119,7 +121,8 @@ static int run_retrace(bench *b, int which, double *seconds) {
     retrace_options_default(&o);
     o.max_tokens = b->n;
     o.seed = b->draws++;
-    o.ignore_eos = 1;
+    o.bias = b->ends;
+    o.n_bias = b->n_ends;
     o.rules = &b->rules[which];
     o.n_rules = b->rules[which] != NULL;
     if (retrace_run_new(&run, b->model, &o, b->prompt, b->n_prompt, &err))
@@ -183,7 +186,8 @@ static int run_rewinds(bench *b, retrace_rule *rule, lap *l) {
     retrace_options_default(&o);
     o.max_tokens = b->n;
     o.seed = b->draws++;
-    o.ignore_eos = 1;
+    o.bias = b->ends;
+    o.n_bias = b->n_ends;
     o.on_stuck = RETRACE_STUCK_STOP;
     o.rules = &rule;
     o.n_rules = 1;
@@ -345,6 +349,16 @@ static int open_both(bench *b, const cli_flags *f) {
     return code;
 }
 
+static void find_ends(bench *b) {
+    retrace_model_info facts;
+    retrace_model_facts(b->model, &facts);
+    for (retrace_token id = 0; id < facts.vocab; id++) {
+        if (!retrace_token_ends(b->model, id)) continue;
+        b->ends = cli_realloc(b->ends, (size_t)(b->n_ends + 1) * sizeof *b->ends);
+        b->ends[b->n_ends++] = (retrace_bias){id, -INFINITY};
+    }
+}
+
 /* A warm-up tells how fast the machine is; --quick cuts its runs so that all fit into half a
  * minute. */
 static int plan(bench *b, double start, int quick) {
@@ -353,13 +367,14 @@ static int plan(bench *b, double start, int quick) {
     double seconds = 1;
     if (retrace_tokenize(b->model, text, RETRACE_TOKENIZE_BOS, &b->prompt, &b->n_prompt, &err))
         return cli_report(&err, NULL);
+    find_ends(b);
     b->n = 16;
     int code = run_bare(b, &seconds);
     if (!code) code = run_retrace(b, 0, &seconds);
     b->n_bare = 0;
     b->most_pairs = quick ? 6 : 24;
     b->n = 128;
-    b->until = quick ? start + 38 : INFINITY;
+    b->until = quick ? start + 30 : INFINITY;
     if (quick) {
         double fit = 24.0 * 16 / seconds / (2 * N_CASES * b->most_pairs);
         b->n = fit < 8 ? 8 : fit > 64 ? 64 : (int)fit;
@@ -386,6 +401,7 @@ static int measure(bench *b) {
 static void bench_free(bench *b) {
     for (int i = 0; i < N_CASES; i++) retrace_rule_free(b->rules[i]);
     retrace_free(b->prompt);
+    free(b->ends);
     cli_bare_close(b->bare);
     retrace_model_close(b->model);
     free(b);

@@ -92,7 +92,7 @@ retrace_event *rt_event(retrace_run *run, retrace_event_kind kind) {
     if (rt_grow(&run->events, &run->cap_events, run->n_events + 1, sizeof *run->events))
         return NULL;
     retrace_event *e = &run->events[run->n_events++];
-    *e = (retrace_event){.kind = kind, .logprob = NAN, .id = -1};
+    *e = (retrace_event){.kind = kind, .text = {"", 0}, .logprob = NAN, .id = -1};
     return e;
 }
 
@@ -185,19 +185,20 @@ int rt_erase(retrace_run *run, int to, const char *rule, const char *why, int n_
 
 /* ==== Judging ==== */
 
-/* A hit at a place that was opened by `allow` passes, once counted. */
-static int let_through(retrace_run *run, int to) {
+/* A hit at a place that was opened by `allow` passes and is counted; not twice when the ending has
+ * it judged again. */
+static int let_through(retrace_run *run, int to, int again) {
     rt_node *node = rt_trace_node(&run->trace, run->path[to]);
     if (!node->exempt) return 0;
-    if (node->exempt == 1) run->stats.accepted++;
+    if (!again || node->exempt == 1) run->stats.accepted++;
     node->exempt = 2;
     return 1;
 }
 
 /* Does the proposal of w count? Going back behind what has settled is the rule's mistake. */
-static int accept_proposal(retrace_run *run, rt_watch *w, retrace_error *err) {
+static int accept_proposal(retrace_run *run, rt_watch *w, int again, retrace_error *err) {
     int to = w->proposal.to, inside = to >= 0 && to < run->n;
-    if (inside && let_through(run, to)) return RETRACE_OK;
+    if (inside && let_through(run, to, again)) return RETRACE_OK;
     if (!inside || to < run->settled)
         return retrace_fail(err, RETRACE_EUSAGE, "rule '%s' would erase to %d, outside %d to %d",
                             w->rule->type->name, to, run->settled, run->n - 1);
@@ -221,7 +222,7 @@ static int ask_rule(retrace_run *run, int i, int n, retrace_ending ending, size_
     if (rc != RETRACE_DONE) return rc;
     size_t end = w->proposal.end ? w->proposal.end : retrace_view_length(&v);
     if (limit != SIZE_MAX && end >= limit) return RETRACE_OK;
-    return accept_proposal(run, w, err);
+    return accept_proposal(run, w, marks == run->scratch, err);
 }
 
 /* Asks all. What they leave in the marks stays at the newest place, or is thrown away for an
@@ -367,7 +368,7 @@ int rt_review(retrace_run *run, retrace_error *err) {
         w->proposal = (retrace_proposal){0};
         int rc =
             w->rule->type->review(w->rule->self, &v, node->mark + w->mark_at, &w->proposal, err);
-        if (rc == RETRACE_DONE) rc = accept_proposal(run, w, err);
+        if (rc == RETRACE_DONE) rc = accept_proposal(run, w, 0, err);
         if (rc) return rc;
         any |= w->proposes;
     }
@@ -453,7 +454,8 @@ static int settle_to(retrace_run *run, int to, retrace_error *err) {
     retrace_event *e = rt_event(run, RETRACE_SETTLE);
     if (!e) return rt_nomem(err);
     e->to = to;
-    e->text = (retrace_text){run->text.s + run->settled_bytes, bytes - run->settled_bytes};
+    if (bytes > run->settled_bytes)
+        e->text = (retrace_text){run->text.s + run->settled_bytes, bytes - run->settled_bytes};
     drop_settled(run, run->settled, to);
     run->settled = to;
     run->settled_bytes = bytes;

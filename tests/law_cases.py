@@ -114,6 +114,16 @@ MODELS = {
             ("d",): {"a": 0.6, "</s>": 0.4},
         },
     ),
+    "chain": table(
+        ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "x", EOS],
+        {
+            (): {"a": 0.7, "x": 0.3},
+            **{(x,): {y: 0.9, "x": 0.1} for x, y in ("ab", "bc")},
+            **{(x,): {y: 1} for x, y in ("cd", "de", "ef", "fg", "gh", "hi", "ij")},
+            ("x",): {"</s>": 1},
+            ("j",): {"</s>": 1},
+        },
+    ),
     "short": table(["a", "b", EOS], {(): {"a": 0.6, "b": 0.3, "</s>": 0.1}}, n_ctx=4),
 }
 
@@ -188,6 +198,8 @@ def sampling():
     yield case("stop text over tokens", "pieces", stops=["bab"])
     yield case("stop text within a token", "pieces", stops=["bc"])
     yield case("two stop texts, the earliest end", "pieces", stops=["abc", "b"])
+    yield case("two stop texts, the same end", "letters", stops=["b", "ab"])
+    yield case("two stop texts, the same end, one token", "pieces", stops=[" c", "c", "b c"])
     yield case("two stop texts", "pieces", stops=["ba", "a c"])
     yield case("stop text at the last token", "letters", stops=["cc"], max_tokens=2)
     yield case("stop text of a character in bytes", "bytes", stops=["é"])
@@ -288,6 +300,12 @@ def stuck():
             yield case(f"end banned, {name}", "ties", rules=[ban("cb", "bc", "bb", "ba")], **more)
     yield case("little mass is enough", "corner", rules=[ban("uw")], stuck_mass="0.0005")
     yield case("nothing is too little", "corner", rules=[ban("uw")], stuck_mass=0)
+    yield case("enough mass", "letters", rules=[ban("a")], stuck_mass="0.58")
+    yield case("not enough mass", "letters", rules=[ban("a")], stuck_mass="0.6")
+    for policy in ("fail", "stop", "allow"):
+        more = {"max_tokens": 12, "hold": "all", "on_stuck": policy}
+        yield case(f"steps of 1, 2, 4, {policy}", "chain", rules=[ban("ij")], **more)
+        yield case(f"steps to the start, {policy}", "chain", rules=[ban("ij", "ax", "x")], **more)
     yield case("much mass is too little", "letters", rules=[ban("ab")], stuck_mass="0.7")
     yield case("let through, then a stop", "corner", rules=[ban("w")], stops=["x"], on_stuck="allow")
     yield case("two ladders", "narrow", rules=[ban("bc", "bd"), ban("da")], on_stuck="allow", hold="all")

@@ -497,7 +497,11 @@ static int unload(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (argc > 1) file = argv[1];
+    const struct CMUnitTest other[] = {cmocka_unit_test(laws_are_the_references)};
+    if (argc > 1) {
+        file = argv[1];
+        return cmocka_run_group_tests_name("laws of another file", other, load, unload);
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_strategy_has_a_promise_and_cases),
         cmocka_unit_test(the_checks_can_fail),
