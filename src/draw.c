@@ -54,9 +54,8 @@ static int penalise_kept(retrace_run *run, retrace_error *err) {
 }
 
 static int ban_ends(retrace_run *run, retrace_error *err) {
-    for (int i = 0; i < run->model->facts.vocab; i++) {
-        if (retrace_token_ends(run->model, i) && retrace_shape_ban(&run->sampler.shape, i, err))
-            return RETRACE_ENOMEM;
+    for (int i = 0; i < run->n_end_tokens; i++) {
+        if (retrace_shape_ban(&run->sampler.shape, run->end_tokens[i], err)) return RETRACE_ENOMEM;
     }
     return RETRACE_OK;
 }
@@ -85,7 +84,7 @@ static int shape(retrace_run *run, retrace_error *err) {
         rc = penalise_kept(run, err);
     for (int i = 0; rc == RETRACE_OK && i < run->o.n_bias; i++)
         rc = retrace_shape_add(s, run->bias[i].id, run->bias[i].bias, err);
-    if (rc == RETRACE_OK && run->o.ignore_eos) rc = ban_ends(run, err);
+    if (rc == RETRACE_OK) rc = ban_ends(run, err);
     for (int i = 0; rc == RETRACE_OK && i < node->n_bans; i++)
         rc = retrace_shape_ban(s, node->bans[i], err);
     return rc ? rc : shape_by_rules(run, err);

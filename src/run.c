@@ -32,6 +32,17 @@ static retrace_text *copy_texts(const retrace_text *from, int n) {
     return out;
 }
 
+static int list_ends(retrace_run *run, retrace_error *err) {
+    for (int i = 0; i < run->model->facts.vocab; i++) {
+        int n = run->n_end_tokens;
+        if (!retrace_token_ends(run->model, i)) continue;
+        if (rt_grow(&run->end_tokens, &run->cap_end_tokens, n + 1, sizeof *run->end_tokens))
+            return rt_nomem(err);
+        run->end_tokens[run->n_end_tokens++] = i;
+    }
+    return RETRACE_OK;
+}
+
 static int take_options(retrace_run *run, const retrace_options *o, retrace_error *err) {
     int rc = rt_options_check(o, run->model->facts.vocab, err);
     if (rc) return rc;
@@ -53,7 +64,7 @@ static int take_options(retrace_run *run, const retrace_options *o, retrace_erro
         if (!run->bias) return rt_nomem(err);
         memcpy(run->bias, o->bias, (size_t)o->n_bias * sizeof *run->bias);
     }
-    return RETRACE_OK;
+    return o->ignore_eos ? list_ends(run, err) : RETRACE_OK;
 }
 
 /* Lays the rules' marks out one behind the other. */
@@ -152,6 +163,7 @@ void retrace_run_free(retrace_run *run) {
     retrace_free(run->scratch);
     retrace_free(run->stops);
     retrace_free(run->bias);
+    retrace_free(run->end_tokens);
     retrace_free(run->tokens);
     retrace_free(run->path);
     retrace_free(run->ends);

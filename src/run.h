@@ -35,6 +35,8 @@ struct retrace_run {
     retrace_text *stops;
     int n_stops;
     retrace_bias *bias;
+    retrace_token *end_tokens; /* to ban: with ignore_eos */
+    int n_end_tokens, cap_end_tokens;
     rt_watch *watch;
     int n_watch;
     rt_buf before; /* the prompt as text, from its last control token */

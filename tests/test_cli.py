@@ -533,12 +533,15 @@ def test_info(retrace):
 def test_score(retrace):
     done = retrace("score", "-m", STORY, "-p", "go a sign of", "--json").json
     assert [t["id"] for t in done["tokens"]] == [0, 1, 4, 5]
+    assert set(done["tokens"][0]) == {"id", "text", "logprob"}
     logprobs = [t["logprob"] for t in done["tokens"]]
-    assert logprobs[0] == -9999.0  # a table knows what the first token's probability is: none here
+    assert logprobs[0] is None  # nothing precedes it
     assert logprobs[1:] == pytest.approx([0, -1.3862943611198906, 0], abs=1e-7)
-    assert done["perplexity"] is None
-    picked = retrace("score", "-m", STORY, "-p", "12", "--json").json
-    assert set(picked["tokens"][0]) == {"id", "text", "logprob"}
+    assert done["logprob"] == pytest.approx(-1.3862943611198906, abs=1e-7)
+    assert done["perplexity"] == pytest.approx(4 ** (1 / 3), abs=1e-6)
+    never = retrace("score", "-m", STORY, "-p", "gogo", "--json").json
+    assert never["tokens"][1]["logprob"] == never["logprob"] == -9999.0
+    assert never["perplexity"] is None
     human = retrace("score", "-m", STORY, "-p", "go a sign")
     assert '  -1.3863  25.00%  " sign"' in human.out and human.code == 0
     refused(retrace("score", "-m", STORY, "-p", ""), 2, "empty")
@@ -549,7 +552,7 @@ def test_score_sums(retrace):
         '{"tokens": ["a", "b"], "rows": [{"context": [], "next": {"a": 0.5, "b": 0.5}}]}'
     )
     done = retrace("score", "-m", "t.json", "-p", "abba", "--json").json
-    assert done["logprob"] == pytest.approx(4 * -0.6931471805599453, abs=1e-7)
+    assert done["logprob"] == pytest.approx(3 * -0.6931471805599453, abs=1e-7)
     assert done["perplexity"] == pytest.approx(2, abs=1e-7)
 
 
