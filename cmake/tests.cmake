@@ -20,10 +20,12 @@ function(mentions out file word)
     endif()
 endfunction()
 
-# add_run(NAME LABELS ENVIRONMENT COMMAND...)
+# add_run(NAME LABELS ENVIRONMENT COMMAND...). libllama's OpenMP threads wait without spinning: beside other
+# work on the same cores spinning ones make everything crawl, and tests are not timed.
 function(add_run name labels environment)
     add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${root})
-    set_tests_properties(${name} PROPERTIES LABELS "${labels}" ENVIRONMENT "${environment}")
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}"
+        ENVIRONMENT "OMP_WAIT_POLICY=passive;${environment}")
 endfunction()
 
 # A model uses every core by itself: two at once would only hinder each other. Its threads wait for each
