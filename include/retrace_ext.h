@@ -101,7 +101,8 @@ static inline size_t retrace_view_length(const retrace_view *v) {
 RETRACE_API const void *retrace_view_mark(const retrace_view *v, int n);
 
 /* Draws an index from n non-negative weights on behalf of this rule: the only source of chance. The
- * draw is keyed by the rule's name and place in the list and by v->n, so it disturbs no other draw.
+ * draw is keyed by the rule's name and settings and by v->n, so it disturbs no other draw, nor do
+ * other rules disturb it.
  * Returns n when the weights are all zero, or when memory ran out: the run then fails by itself. */
 RETRACE_API int retrace_view_choose(const retrace_view *v, const double *p, int n);
 

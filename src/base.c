@@ -207,8 +207,17 @@ double rt_uniform(uint64_t seed, uint64_t head, uint64_t purpose, uint64_t pos, 
     return (double)(h >> 11) * 0x1p-53;
 }
 
-uint64_t rt_purpose(const char *name, int place) {
-    uint64_t h = absorb(1, (uint64_t)place);
-    for (; *name; name++) h = absorb(h, (unsigned char)*name);
+uint64_t rt_digest(uint64_t h, const char *s, size_t n) {
+    uint64_t word;
+    for (size_t i = 0; i < n; i += sizeof word) {
+        word = 0;
+        memcpy(&word, s + i, n - i < sizeof word ? n - i : sizeof word);
+        h = absorb(h, word);
+    }
+    return absorb(h, n);
+}
+
+uint64_t rt_purpose(uint64_t digest, int number) {
+    uint64_t h = absorb(digest, (uint64_t)number);
     return h ? h : 1;
 }

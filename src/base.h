@@ -38,7 +38,9 @@ size_t rt_utf8_tail(const char *s, size_t n);
 
 /* The generator: 53 uniform bits in [0, 1) as a pure function of what the draw is for. */
 double rt_uniform(uint64_t seed, uint64_t head, uint64_t purpose, uint64_t pos, uint64_t attempt);
-/* A name and a number to a purpose; never 0. */
-uint64_t rt_purpose(const char *name, int place);
+/* Mixes bytes and their count into a hash. */
+uint64_t rt_digest(uint64_t h, const char *s, size_t n);
+/* What a rule's draws are for, from its digest and its number among equal ones; never 0. */
+uint64_t rt_purpose(uint64_t digest, int number);
 
 #endif

@@ -67,6 +67,14 @@ static int take_options(retrace_run *run, const retrace_options *o, retrace_erro
     return o->ignore_eos ? list_ends(run, err) : RETRACE_OK;
 }
 
+/* A rule's number among those before it that are its equals: its draws then depend on itself alone,
+ * and adding another rule disturbs none of them. */
+static int number_of(const retrace_run *run, int i) {
+    int n = 0;
+    for (int k = 0; k < i; k++) n += run->watch[k].rule->digest == run->watch[i].rule->digest;
+    return n;
+}
+
 /* Lays the rules' marks out one behind the other. */
 static int take_rules(retrace_run *run, const retrace_options *o, size_t *mark_size,
                       retrace_error *err) {
@@ -79,7 +87,7 @@ static int take_rules(retrace_run *run, const retrace_options *o, size_t *mark_s
         rt_watch *w = &run->watch[i];
         w->rule = o->rules[i];
         w->mark_at = *mark_size;
-        w->purpose = rt_purpose(w->rule->type->name, i);
+        w->purpose = rt_purpose(w->rule->digest, number_of(run, i));
         *mark_size += (w->rule->type->mark_size + 15) / 16 * 16;
     }
     if (*mark_size == 0) *mark_size = 16; /* so that a mark's address exists */

@@ -49,11 +49,21 @@ int retrace_rule_new(retrace_rule **out, const char *name, const retrace_setting
     return rt_rule_make(out, type, settings, n_settings, err);
 }
 
+static uint64_t digest(const char *name, const retrace_setting *settings, int n) {
+    uint64_t h = rt_digest(1, name, strlen(name));
+    for (int i = 0; i < n; i++) {
+        h = rt_digest(h, settings[i].name, strlen(settings[i].name));
+        h = rt_digest(h, settings[i].value.s, settings[i].value.n);
+    }
+    return h;
+}
+
 int rt_rule_make(retrace_rule **out, const retrace_rule_type *type, const retrace_setting *settings,
                  int n_settings, retrace_error *err) {
     retrace_rule *rule = retrace_calloc(1, sizeof *rule);
     if (!rule) return rt_nomem(err);
     rule->type = type;
+    rule->digest = digest(type->name, settings, n_settings);
     rule->self = retrace_calloc(1, type->size ? type->size : 1);
     int rc = rule->self ? RETRACE_OK : rt_nomem(err);
     if (rc == RETRACE_OK)

@@ -7,6 +7,7 @@
 struct retrace_rule {
     const retrace_rule_type *type;
     void *self;
+    uint64_t digest; /* of its name and settings */
 };
 
 /* NULL: the default. NULL is returned, with err, for an unknown name. */

@@ -8,6 +8,7 @@
  * as a float. Contexts lie in a tree that is walked from the newest token backwards. It counts
  * evaluated rows as a dense model with a cache would: per slot, what lies behind the common prefix.
  * docs/adding.md takes this file as the one to copy. */
+#define _POSIX_C_SOURCE 200809L
 #include "models.h"
 
 #include "../base.h"
@@ -17,6 +18,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* A context, reached from the root by its tokens from the last to the first. */
 typedef struct context {
@@ -78,13 +80,27 @@ static int token_text(const reader *r, json_t *token, int i, rt_buf *out) {
     return rc ? rt_nomem(r->err) : RETRACE_OK;
 }
 
+static int read_flags(const reader *r, json_t *token, int i, int *flags) {
+    static const struct {
+        const char *name;
+        int flag;
+    } known[] = {{"end", RETRACE_TOKEN_END},
+                 {"control", RETRACE_TOKEN_CONTROL},
+                 {"unused", RETRACE_TOKEN_UNUSED}};
+    *flags = 0;
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+        json_t *v = json_object_get(token, known[k].name);
+        if (v && !json_is_boolean(v))
+            return broken(r, "a token's end, control or unused is not true or false", i);
+        if (json_is_true(v)) *flags |= known[k].flag;
+    }
+    return RETRACE_OK;
+}
+
 static int read_token(const reader *r, json_t *token, int i) {
     rt_buf text = {0};
-    int flags = 0;
-    if (json_is_true(json_object_get(token, "end"))) flags |= RETRACE_TOKEN_END;
-    if (json_is_true(json_object_get(token, "control"))) flags |= RETRACE_TOKEN_CONTROL;
-    if (json_is_true(json_object_get(token, "unused"))) flags |= RETRACE_TOKEN_UNUSED;
-    int rc = token_text(r, token, i, &text);
+    int flags, rc = read_flags(r, token, i, &flags);
+    if (rc == RETRACE_OK) rc = token_text(r, token, i, &text);
     if (rc == RETRACE_OK && text.n == 0) rc = broken(r, "a token is empty", i);
     if (rc) {
         rt_buf_free(&text);
@@ -199,9 +215,21 @@ static double weight_of(json_t *v) {
     return isfinite(w) ? w : -1;
 }
 
-/* Weights to float logits ln(w / total). */
+/* Weights to float logits ln(w / total). A token that has been named is set apart by NaN or its
+ * logit. */
+static int put_weights(const reader *r, json_t *next, double total, float *logits, int i) {
+    const char *key;
+    json_t *v;
+    json_object_foreach(next, key, v) {
+        retrace_token token = by_key(r->t, key, strlen(key));
+        if (token < 0) return broken(r, "a row's next names no token", i);
+        if (!isinf(logits[token])) return broken(r, "a row's next names a token twice", i);
+        logits[token] = weight_of(v) > 0 ? (float)log(weight_of(v) / total) : NAN;
+    }
+    return RETRACE_OK;
+}
+
 static int read_weights(const reader *r, json_t *next, int i) {
-    table *t = r->t;
     const char *key;
     json_t *v;
     double total = 0, sum = 0;
@@ -209,17 +237,16 @@ static int read_weights(const reader *r, json_t *next, int i) {
         if (weight_of(v) < 0) return broken(r, "a row has a weight that is not a number >= 0", i);
         total += weight_of(v);
     }
-    if (!(total > 0) || !isfinite(total)) return broken(r, "a row has no weight above 0", i);
-    float *logits = t->logits[i];
-    json_object_foreach(next, key, v) {
-        retrace_token token = by_key(t, key, strlen(key));
-        if (token < 0) return broken(r, "a row's next names no token", i);
-        if (logits[token] > -INFINITY) return broken(r, "a row's next names a token twice", i);
-        logits[token] = (float)log(weight_of(v) / total);
+    if (!isfinite(total)) return broken(r, "a row's weights are too large to add up", i);
+    if (!(total > 0)) return broken(r, "a row has no weight above 0", i);
+    float *logits = r->t->logits[i];
+    int rc = put_weights(r, next, total, logits, i);
+    for (int k = 0; k < r->t->base.facts.vocab; k++) {
+        if (isnan(logits[k])) logits[k] = -INFINITY;
+        sum += exp((double)logits[k]);
     }
-    for (int k = 0; k < t->base.facts.vocab; k++) sum += exp((double)logits[k]);
-    t->lse[i] = log(sum);
-    return RETRACE_OK;
+    r->t->lse[i] = log(sum);
+    return rc;
 }
 
 static int read_row(const reader *r, json_t *row, int i) {
@@ -282,7 +309,11 @@ static int read_root(const reader *r, json_t *root) {
     return rc;
 }
 
+/* Not a pipe, which could keep us waiting for ever, nor a folder. */
 static int slurp(const char *path, rt_buf *out, retrace_error *err) {
+    struct stat about;
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
+        return retrace_fail(err, RETRACE_EIO, "'%s' is no plain file", path);
     FILE *f = fopen(path, "rb");
     if (!f) return retrace_fail(err, RETRACE_EIO, "cannot open '%s': %s", path, strerror(errno));
     char block[16384];
