@@ -113,10 +113,16 @@ void rt_keep_pin(retrace_dist *d, int on) {
 
 /* ==== What is computed on demand ==== */
 
+double rt_dist_max(retrace_dist *d) {
+    if (!d->have_max) d->max = (double)rt_max(d->logits, d->n);
+    d->have_max = 1;
+    return d->max;
+}
+
 double rt_dist_lse(retrace_dist *d) {
     if (!d->have_lse) {
-        d->max = (double)rt_max(d->logits, d->n);
-        d->lse = d->max + log(rt_exp_sum(d->logits, d->n, d->max, 1, NULL));
+        double max = rt_dist_max(d);
+        d->lse = max + log(rt_exp_sum(d->logits, d->n, max, 1, NULL));
         d->have_lse = 1;
     }
     return d->lse;

@@ -10,7 +10,7 @@ struct retrace_dist {
     int n;
     float *logits;
     double max, lse, entropy; /* valid by the flags below; lse: log of the sum of exp(logits) */
-    unsigned char have_lse, have_entropy, pinned;
+    unsigned char have_max, have_lse, have_entropy, pinned;
     retrace_dist **owner; /* the pointer to this, cleared when the store drops it */
     rt_keep *keep;
     retrace_dist *older, *newer;
@@ -28,6 +28,7 @@ void rt_keep_drop(retrace_dist *d);
 /* A pinned distribution is not dropped by others' needs; pinning also makes it the newest. */
 void rt_keep_pin(retrace_dist *d, int on);
 
+double rt_dist_max(retrace_dist *d);
 double rt_dist_lse(retrace_dist *d);
 
 #endif

@@ -351,7 +351,8 @@ static int weigh_all(rt_sampler *s, const rt_sampling *o, retrace_error *err) {
     if (rt_grow(&s->weights, &s->cap_weights, n, sizeof *s->weights)) return rt_nomem(err);
     int rc = hide(s, err);
     if (rc) return rc;
-    double max = (double)rt_max(h->dist->logits, n) * h->scale;
+    double max = h->n_edits ? (double)rt_max(h->dist->logits, n) : rt_dist_max(h->dist);
+    max *= h->scale;
     for (int i = 0; i < h->n_edits; i++) max = edited(h, i) > max ? edited(h, i) : max;
     if (max == -INFINITY) {
         unhide(s);
@@ -361,7 +362,6 @@ static int weigh_all(rt_sampler *s, const rt_sampling *o, retrace_error *err) {
     double sum = rt_exp_sum(h->dist->logits, n, max / h->scale, h->scale / o->temp, s->weights);
     int plain = h->n_edits == 0 && h->scale == 1 && o->temp == 1;
     if (plain && !h->dist->have_lse) { /* the normaliser comes for free */
-        h->dist->max = max;
         h->dist->lse = max + log(sum);
         h->dist->have_lse = 1;
     }
