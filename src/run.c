@@ -201,14 +201,16 @@ static void forget_question(retrace_run *run) {
     run->asked = 0;
 }
 
-/* Rows beyond those of places that the model had never seen are repeats. */
+/* Rows beyond those of places that the model had never seen are repeats. A place that it has seen,
+ * it has seen after all places before it. */
 static void take_answer(retrace_run *run) {
     int first = !rt_trace_node(&run->trace, 0)->evaluated;
     int fresh = first ? run->n_prompt : 0;
-    for (int i = 0; i <= run->n; i++) {
+    for (int i = run->n; i >= 0; i--) {
         rt_node *node = rt_trace_node(&run->trace, run->path[i]);
-        fresh += i > 0 && !node->evaluated;
+        if (node->evaluated) break;
         node->evaluated = 1;
+        fresh += i > 0;
     }
     int rows = run->query.evaluated, repeats = rows > fresh ? rows - fresh : 0;
     int prompt = first ? run->n_prompt : 0;
