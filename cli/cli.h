@@ -177,6 +177,7 @@ int cli_read_list(const char *path, cli_buf *out);
  * {"model","prompt","prompt_tokens","seed","settings":{...,"engine":{},"rules":[...]}}. */
 typedef struct cli_plan {
     json_t *json;
+    json_t *files; /* of each rule: {"setting": ["--ban-file NAME", ...]}, for messages */
     retrace_options options;
     retrace_rule **rules;
     int n_rules;
@@ -204,6 +205,13 @@ cli_settings cli_settings_of(json_t *object);
 void cli_settings_free(cli_settings *l);
 /* A value as JSON of its type; text when it is not of that type. */
 json_t *cli_typed(retrace_type type, retrace_text v);
+
+/* ==== start.c: the first line of a trace ==== */
+
+/* CLI_USAGE names a field that generate does not write so; `where` opens the message. */
+int cli_start_check(const json_t *start, const char *where);
+/* CLI_INVALID when a prompt that is written out has other tokens in this model. */
+int cli_start_prompt(const json_t *start, const retrace_model *m, const char *where);
 
 /* ==== engine.c: the model that the flags ask for ==== */
 

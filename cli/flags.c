@@ -469,6 +469,8 @@ static int take_argument(cli_flags *f, int argc, char **argv, int *i, const cli_
     const char *a = argv[*i];
     if (strcmp(a, "-h") == 0 || strcmp(a, "--help") == 0) return f->help = 1, CLI_OK;
     if (strcmp(a, "--help=markdown") == 0) return f->help = 2, CLI_OK;
+    if (strncmp(a, "--help=", 7) == 0 || strncmp(a, "-h=", 3) == 0)
+        return cli_fail(CLI_USAGE, "--help takes no value");
     if (take_verbosity(f, a)) return CLI_OK;
     return take_flag(f, argc, argv, i, c);
 }

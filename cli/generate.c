@@ -131,14 +131,14 @@ static void tell(job *j, const retrace_event *e) {
 
 static int each(void *ud, const retrace_event *e) {
     job *j = ud;
-    if (j->failed) return 1; /* it has been said, and ends the run */
     if (e->kind == RETRACE_SETTLE && e->text.n && j->first < 0) j->first = cli_clock();
     if (j->trace) j->failed = cli_trace_event(j->trace, e);
     if (j->show && !j->failed) j->failed = cli_show_event(j->show, e);
     if (cli_verbose) tell(j, e);
     if (e->kind == RETRACE_PUSH) j->kept = e->pos + 1;
     if (e->kind == RETRACE_ERASE) j->kept = e->to;
-    return j->failed || cli_interrupted();
+    if (j->failed) retrace_run_abort(j->run); /* nothing more settles */
+    return cli_interrupted();
 }
 
 /* ==== After the run ==== */
@@ -193,17 +193,31 @@ static json_t *logprobs_of(const job *j) {
     return list;
 }
 
+/* What broke the run off, or NULL. Standard output has no part in it yet, so a write that failed
+ * was one to the trace. */
+static json_t *error_of(const job *j, const cli_flags *f) {
+    cli_buf b = {0};
+    if (j->err.code)
+        cli_puts(&b, j->err.msg);
+    else if (j->failed)
+        cli_printf(&b, "cannot write '%s'", cli_value(f, "trace"));
+    else
+        return NULL;
+    json_t *text = cli_json_text(cli_buf_text(&b));
+    cli_buf_free(&b);
+    return text;
+}
+
 static int print_json(const job *j, const cli_flags *f) {
     int n;
-    retrace_finish finish = j->err.code ? RETRACE_FINISH_ERROR : retrace_run_finished(j->run);
+    json_t *error = error_of(j, f);
+    retrace_finish finish = error ? RETRACE_FINISH_ERROR : retrace_run_finished(j->run);
     const retrace_token *ids = retrace_run_tokens(j->run, &n);
     json_t *o = json_object();
     json_object_set_new(o, "text", cli_json_text(retrace_run_text(j->run)));
     json_object_set_new(o, "tokens", cli_json_ints(ids, n));
     json_object_set_new(o, "finish", json_string(retrace_finish_name(finish)));
-    if (j->err.code)
-        json_object_set_new(o, "error",
-                            cli_json_text((retrace_text){j->err.msg, strlen(j->err.msg)}));
+    if (error) json_object_set_new(o, "error", error);
     json_object_set_new(o, "seed", json_integer(j->plan.options.seed));
     json_object_set_new(o, "stats", stats_of(j));
     json_object_set_new(o, "rules", rules_of(j));
@@ -263,7 +277,8 @@ static int finish(job *j, const cli_flags *f) {
     if (j->err.code && j->trace && !j->failed)
         j->failed = cli_trace_error(j->trace, retrace_run_text(j->run), j->err.msg);
     if (j->show && !j->failed) j->failed = cli_show_end(j->show);
-    if (!j->show && (!j->err.code || some_text(j))) code = print_json(j, f);
+    int broken = j->err.code || j->failed;
+    if (!j->show && (!broken || some_text(j))) code = print_json(j, f);
     if (j->failed) return j->failed;
     if (j->show && !cli_quiet && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO)) putc('\n', stderr);
     if (!j->err.code) summary(j);

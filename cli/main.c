@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,17 @@ static void catch_interrupts(void) {
         sigaction(SIGINT, &now, NULL);
 }
 
+/* ==== Missing streams ==== */
+
+/* A file that is opened later must not take the place of a stream that was closed. What is put
+ * there refuses what the stream is used for, but messages go nowhere. */
+static int fill_streams(void) {
+    static const int how[] = {O_WRONLY, O_RDONLY, O_WRONLY};
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", how[fd]) != fd) return 0;
+    return 1;
+}
+
 /* ==== Commands ==== */
 
 static void usage(FILE *to) {
@@ -103,6 +115,7 @@ static int run(const cli_command *c, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    if (!fill_streams()) return CLI_IO;
     signal(SIGPIPE, SIG_IGN); /* a failed write is noticed where it happens, see cli_write_failed */
     signal(SIGXFSZ, SIG_IGN); /* the same for a file that may not grow */
     catch_interrupts();

@@ -86,20 +86,55 @@ static void append(json_t *rule, const char *key, json_t *value) {
     json_array_append_new(values, value);
 }
 
-static int append_file(json_t *rule, const char *key, const char *path) {
+/* Whether a list of phrases has nothing but comments. */
+static int is_bare_list(retrace_text t) {
+    int at_start = 1;
+    size_t i = t.n >= 3 && memcmp(t.s, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    for (; i < t.n; i++) {
+        if (t.s[i] == '\n')
+            at_start = 1;
+        else if (at_start == 1 && t.s[i] == '#')
+            at_start = 0;
+        else if (at_start == 1 && !strchr(" \t\r", t.s[i]))
+            return 0;
+    }
+    return 1;
+}
+
+/* Reads a file for a setting of the newest rule; `spelled` is what the person wrote. */
+static int append_file(cli_plan *p, json_t *rule, const char *key, const char *path,
+                       const char *spelled) {
     cli_buf b = {0};
     int code = cli_read_list(path, &b);
-    if (!code) append(rule, key, cli_json_text(cli_buf_text(&b)));
+    if (!code) {
+        append(rule, key, cli_json_text(cli_buf_text(&b)));
+        append(json_array_get(p->files, json_array_size(p->files) - 1), key,
+               cli_json_text((retrace_text){spelled, strlen(spelled)}));
+        int phrases = strcmp(json_string_value(json_object_get(rule, "name")), "phrases") == 0;
+        if (phrases && is_bare_list(cli_buf_text(&b)))
+            cli_say("retrace: warning: %s bans nothing", spelled);
+    }
     cli_buf_free(&b);
     return code;
 }
 
-static int put_setting(json_t *rule, const char *name, const retrace_setting *s) {
+static json_t *new_rule(cli_plan *p, json_t *rules, retrace_text name) {
+    json_t *rule = json_object();
+    json_array_append_new(rules, rule);
+    json_array_append_new(p->files, json_object());
+    json_object_set_new(rule, "name", cli_json_text(name));
+    return rule;
+}
+
+static int put_setting(cli_plan *p, json_t *rule, const char *name, const retrace_setting *s) {
     const retrace_setting_info *row = setting_of(name, s->name);
     retrace_type type = row ? row->type : RETRACE_TEXT;
     if (type == RETRACE_FILE) {
         char *path = cli_copy(s->value.s, s->value.n);
-        int code = append_file(rule, s->name, path);
+        cli_buf spelled = {0};
+        cli_printf(&spelled, "--rule %s:%s=%s", name, s->name, path);
+        int code = append_file(p, rule, s->name, path, spelled.s);
+        cli_buf_free(&spelled);
         free(path);
         return code;
     }
@@ -110,37 +145,42 @@ static int put_setting(json_t *rule, const char *name, const retrace_setting *s)
     return CLI_OK;
 }
 
-static int add_rule(json_t *rules, const char *spec_text) {
+static void warn_of_no_phrases(const json_t *rule, const char *name) {
+    if (strcmp(name, "phrases") != 0) return;
+    if (json_object_get(rule, "text") || json_object_get(rule, "file")) return;
+    cli_say("retrace: warning: --rule phrases, without text and file, bans nothing");
+}
+
+static int add_rule(cli_plan *p, json_t *rules, const char *spec_text) {
     retrace_error err;
     retrace_rule_spec *spec;
     if (retrace_rule_parse(&spec, spec_text, &err)) return cli_report(&err, "--rule");
-    json_t *rule = json_object();
-    json_array_append_new(rules, rule);
-    json_object_set_new(rule, "name",
-                        cli_json_text((retrace_text){spec->name, strlen(spec->name)}));
+    json_t *rule = new_rule(p, rules, (retrace_text){spec->name, strlen(spec->name)});
     int code = CLI_OK;
     for (int i = 0; i < spec->n_settings && !code; i++)
-        code = put_setting(rule, spec->name, &spec->settings[i]);
+        code = put_setting(p, rule, spec->name, &spec->settings[i]);
+    if (!code) warn_of_no_phrases(rule, spec->name);
     retrace_free(spec);
     return code;
 }
 
 /* Values of a short flag become a setting of one rule that all short flags of its kind share. */
-static int add_short(json_t *rules, const cli_option *o, const char *name, const char *setting,
-                     int is_file) {
+static int add_short(cli_plan *p, json_t *rules, const cli_option *o, const char *name,
+                     const char *setting, int is_file) {
     if (o->n == 0) return CLI_OK;
     size_t last = json_array_size(rules);
     json_t *rule = last ? json_array_get(rules, last - 1) : NULL;
-    if (!rule || strcmp(json_string_value(json_object_get(rule, "name")), name) != 0) {
-        rule = json_pack("{s:s}", "name", name);
-        json_array_append_new(rules, rule);
-    }
+    if (!rule || strcmp(json_string_value(json_object_get(rule, "name")), name) != 0)
+        rule = new_rule(p, rules, (retrace_text){name, strlen(name)});
     int code = CLI_OK;
     for (int i = 0; i < o->n && !code; i++) {
+        cli_buf spelled = {0};
+        cli_printf(&spelled, "--%s %s", o->flag, o->given[i].s);
         if (is_file)
-            code = append_file(rule, setting, o->given[i].s);
+            code = append_file(p, rule, setting, o->given[i].s, spelled.s);
         else
             append(rule, setting, cli_json_text(o->given[i]));
+        cli_buf_free(&spelled);
     }
     return code;
 }
@@ -148,12 +188,13 @@ static int add_short(json_t *rules, const cli_option *o, const char *name, const
 static int put_rules(cli_plan *p, const cli_flags *f, json_t *settings) {
     json_t *rules = json_array();
     json_object_set_new(settings, "rules", rules);
-    int code = add_short(rules, cli_option_of(f, "ban"), "phrases", "text", 0);
-    if (!code) code = add_short(rules, cli_option_of(f, "ban-file"), "phrases", "file", 1);
-    if (!code) code = add_short(rules, cli_option_of(f, "ban-regex"), "regex", "pattern", 0);
+    p->files = json_array();
+    int code = add_short(p, rules, cli_option_of(f, "ban"), "phrases", "text", 0);
+    if (!code) code = add_short(p, rules, cli_option_of(f, "ban-file"), "phrases", "file", 1);
+    if (!code) code = add_short(p, rules, cli_option_of(f, "ban-regex"), "regex", "pattern", 0);
     p->n_short = (int)json_array_size(rules);
     const cli_option *given = cli_option_of(f, "rule");
-    for (int i = 0; i < given->n && !code; i++) code = add_rule(rules, given->given[i].s);
+    for (int i = 0; i < given->n && !code; i++) code = add_rule(p, rules, given->given[i].s);
     return code;
 }
 
@@ -168,8 +209,13 @@ static int add_bias(json_t *bias, const char *v) {
     int ok = eq && cli_parse_int(id, &i) && i >= 0 && i <= INT32_MAX;
     int never = ok && strcmp(eq + 1, "-inf") == 0;
     ok = ok && (never || cli_parse_real(eq + 1, &x));
-    if (ok) json_object_set_new(bias, id, never ? json_string("-inf") : json_real(x));
     free(id);
+    cli_buf key = {0};
+    cli_printf(&key, "%lld", (long long)i);
+    int twice = ok && json_object_get(bias, key.s);
+    if (ok) json_object_set_new(bias, key.s, never ? json_string("-inf") : json_real(x));
+    cli_buf_free(&key);
+    if (twice) return cli_fail(CLI_USAGE, "--logit-bias: token %lld comes twice", (long long)i);
     if (ok) return CLI_OK;
     return cli_fail(CLI_USAGE, "--logit-bias: '%s' is not ID=X (a token's number and a number)", v);
 }
@@ -247,9 +293,31 @@ static json_t *settings_of(const cli_plan *p) {
 }
 
 /* The flag that a rule came from. */
-static const char *flag_of(const cli_plan *p, size_t i, const char *name) {
+static const char *flag_of(const cli_plan *p, size_t i, const json_t *rule) {
     if ((int)i >= p->n_short) return "--rule";
-    return strcmp(name, "regex") == 0 ? "--ban-regex" : "--ban";
+    if (json_object_get(rule, "pattern")) return "--ban-regex";
+    return json_object_get(rule, "text") ? "--ban" : "--ban-file";
+}
+
+/* The library numbers a rule's files, "phrases: file 2, line 7: ..."; a person knows their names.
+ */
+static int report_rule(const cli_plan *p, size_t i, const json_t *rule, const retrace_error *err) {
+    const char *key;
+    json_t *names;
+    json_object_foreach(json_array_get(p->files, i), key, names) {
+        for (size_t k = 0; k < json_array_size(names); k++) {
+            cli_buf b = {0};
+            cli_printf(&b, "%s: %s %zu", json_string_value(json_object_get(rule, "name")), key,
+                       k + 1);
+            const char *rest = strncmp(err->msg, b.s, b.n) == 0 ? err->msg + b.n : "0";
+            cli_buf_free(&b);
+            if (*rest != ',' && *rest != ' ') continue;
+            return cli_fail(cli_exit_code(err->code), "%s%s%s",
+                            json_string_value(json_array_get(names, k)), *rest == ',' ? ":" : "",
+                            rest + (*rest == ','));
+        }
+    }
+    return cli_report(err, flag_of(p, i, rule));
 }
 
 int cli_plan_rules(cli_plan *p, const char *where) {
@@ -263,7 +331,7 @@ int cli_plan_rules(cli_plan *p, const char *where) {
         cli_settings l = cli_settings_of(rule);
         int rc = retrace_rule_new(&p->rules[p->n_rules], name, l.v, l.n, &err);
         cli_settings_free(&l);
-        if (rc) return cli_report(&err, where ? where : flag_of(p, i, name));
+        if (rc) return where ? cli_report(&err, where) : report_rule(p, i, rule, &err);
         p->n_rules++;
     }
     return CLI_OK;
@@ -296,6 +364,10 @@ static int set_bias(cli_plan *p, const char *where) {
             (!never && !json_is_number(value)))
             return cli_fail(CLI_USAGE, "%s: logit_bias: '%s' is wrong", where ? where : "flags",
                             key);
+        for (int i = 0; i < p->options.n_bias; i++)
+            if (p->bias[i].id == id)
+                return cli_fail(CLI_USAGE, "%s: logit_bias: token %lld comes twice",
+                                where ? where : "flags", (long long)id);
         double x = never ? -INFINITY : json_number_value(value);
         p->bias[p->options.n_bias++] = (retrace_bias){(retrace_token)id, x};
     }
@@ -351,5 +423,6 @@ void cli_plan_free(cli_plan *p) {
     free(p->bias);
     free(p->prompt);
     json_decref(p->json);
+    json_decref(p->files);
     *p = (cli_plan){0};
 }

@@ -14,7 +14,9 @@ typedef struct replay {
     const char *path;
     json_t **line; /* one object a line */
     int n;
-    int at; /* the line that the next event must equal */
+    int at;    /* the line that the next event must equal */
+    int tail;  /* where the run was stopped from outside, or n */
+    int n_top; /* candidates that a push names; the run here finds one more */
     double tolerance;
     cli_plan plan;
     retrace_model *model;
@@ -52,8 +54,10 @@ static const char *wrong_with(json_t *line) {
     if (is_op(line, "erase")) return has_ints(line, erase) ? NULL : "an erase lacks a number";
     if (is_op(line, "settle")) return has_ints(line, settle) ? NULL : "a settle lacks a number";
     if (is_op(line, "note")) return NULL;
-    if (is_op(line, "done"))
+    if (is_op(line, "done")) {
+        if (!json_is_string(json_object_get(line, "finish"))) return "done lacks its finish";
         return json_is_string(json_object_get(line, "text")) ? NULL : "done lacks its text";
+    }
     if (!is_op(line, "start")) return "not an operation";
     if (!json_is_object(json_object_get(line, "settings"))) return "start lacks its settings";
     return has_ints(line, start) ? NULL : "start lacks its seed";
@@ -165,14 +169,24 @@ static int near(const replay *r, json_t *was, json_t *is) {
     return fabs(json_number_value(was) - json_number_value(is)) <= r->tolerance;
 }
 
-/* Candidates that lie close together may change places, so it is the values that are compared. */
+static int same_candidate(const replay *r, json_t *was, json_t *is) {
+    return json_equal(json_object_get(was, "id"), json_object_get(is, "id")) &&
+           json_equal(json_object_get(was, "text"), json_object_get(is, "text")) &&
+           near(r, json_object_get(was, "logprob"), json_object_get(is, "logprob"));
+}
+
+/* Candidates that lie close together may change places, the last one with the one behind it, which
+ * is why `is` may hold one more. */
 static int near_top(const replay *r, json_t *was, json_t *is) {
-    json_t *item;
-    size_t i;
-    if (json_array_size(was) != json_array_size(is)) return 0;
-    json_array_foreach(is, i, item) {
-        json_t *other = json_array_get(was, i);
-        if (!near(r, json_object_get(other, "logprob"), json_object_get(item, "logprob"))) return 0;
+    json_t *a, *b;
+    size_t i, k, n = json_array_size(is);
+    if (json_array_size(was) != (n > (size_t)r->n_top ? (size_t)r->n_top : n)) return 0;
+    json_array_foreach(was, i, a) {
+        json_t *here = json_array_get(is, i);
+        if (!near(r, json_object_get(a, "logprob"), json_object_get(here, "logprob"))) return 0;
+        int found = 0;
+        json_array_foreach(is, k, b) found = found || same_candidate(r, a, b);
+        if (!found) return 0;
     }
     return 1;
 }
@@ -184,22 +198,48 @@ static int same(const replay *r, const char *key, json_t *was, json_t *is) {
     return json_equal(was, is);
 }
 
-/* A run that was stopped from outside ended where its trace ends. */
-static int stopped_at(const replay *r, int i) {
-    const char *finish = json_string_value(json_object_get(r->line[i], "finish"));
-    return is_op(r->line[i], "done") && finish &&
-           (strcmp(finish, "cancelled") == 0 || strcmp(finish, "error") == 0);
+static int is_text(json_t *line, const char *key, const char *wanted) {
+    const char *s = json_string_value(json_object_get(line, key));
+    return s && strcmp(s, wanted) == 0;
+}
+
+/* An error ends a run where it stands. */
+static int broke_off(const replay *r) {
+    return is_text(r->line[r->n - 1], "finish", "error");
+}
+
+/* The first line that is there because the run was stopped from outside. Cancelled, it settles what
+ * it cannot take back, takes back the rest, and is done. A settle of before that is delivered
+ * together with the push that it follows, so it does no harm to count it in. */
+static int tail_of(const replay *r) {
+    int i = r->n - 1;
+    if (broke_off(r)) return i;
+    if (!is_text(r->line[i], "finish", "cancelled")) return r->n;
+    if (is_op(r->line[i - 1], "erase") && is_text(r->line[i - 1], "rule", "cancelled")) i--;
+    if (is_op(r->line[i - 1], "settle")) i--;
+    return i;
 }
 
 static void compare(replay *r, json_t *now) {
     json_t *was = r->line[r->at], *value;
     const char *key;
-    int stopped = stopped_at(r, r->at) && is_op(now, "done");
     json_object_foreach(now, key, value) {
-        if (stopped && strcmp(key, "finish") == 0) continue;
         json_t *other = json_object_get(was, key);
         if (!other || !same(r, key, other, value)) differs(r, key, other, value);
     }
+    int error = is_op(was, "done") && broke_off(r); /* with the message of what went wrong */
+    json_object_foreach(was, key, value) {
+        if (error && strcmp(key, "error") == 0) continue;
+        if (!json_object_get(now, key)) differs(r, key, value, NULL);
+    }
+}
+
+static void stop_where_it_was_stopped(replay *r) {
+    if (r->at != r->tail) return;
+    if (broke_off(r))
+        retrace_run_abort(r->run);
+    else
+        retrace_run_cancel(r->run);
 }
 
 static int each(void *ud, const retrace_event *e) {
@@ -210,7 +250,15 @@ static int each(void *ud, const retrace_event *e) {
     json_decref(now);
     if (r->differ.n) return 1;
     r->at++;
-    return r->at < r->n && stopped_at(r, r->at);
+    stop_where_it_was_stopped(r);
+    return 0;
+}
+
+/* A run that an error ended says nothing itself. */
+static void compare_error(replay *r) {
+    retrace_event end = {
+        .kind = RETRACE_END, .finish = RETRACE_FINISH_ERROR, .text = retrace_run_text(r->run)};
+    if (!r->differ.n && r->at == r->n - 1 && broke_off(r)) each(r, &end);
 }
 
 static int verdict(const replay *r) {
@@ -227,12 +275,18 @@ static int go(replay *r) {
     retrace_error err;
     r->plan.options.choose = choose;
     r->plan.options.choose_ud = r;
+    r->n_top = (int)r->plan.options.logprobs;
+    if (r->n_top > 0 && r->n_top < 1000) r->plan.options.logprobs++;
+    r->tail = tail_of(r);
     if (retrace_run_new(&r->run, r->model, &r->plan.options, r->plan.prompt, r->plan.n_prompt,
                         &err))
         return cli_report(&err, r->where.s);
+    int code = cli_start_prompt(r->line[0], r->model, r->where.s);
+    if (code) return code;
     r->at = 1;
-    if (stopped_at(r, 1)) retrace_run_cancel(r->run);
+    stop_where_it_was_stopped(r);
     int rc = retrace_run_finish(r->run, each, r, &err);
+    if (rc >= 0) compare_error(r);
     return rc < 0 && !r->differ.n ? cli_report(&err, NULL) : verdict(r);
 }
 
@@ -240,6 +294,7 @@ int cli_replay(const cli_flags *f) {
     replay r = {.path = f->operand, .tolerance = cli_real(f, "tolerance")};
     cli_printf(&r.where, "%s:1", r.path);
     int code = read_lines(&r);
+    if (!code) code = cli_start_check(r.line[0], r.where.s);
     if (!code) {
         r.plan.json = json_incref(r.line[0]);
         code = cli_plan_rules(&r.plan, r.where.s);

@@ -28,11 +28,9 @@ function(add_run name labels environment)
         ENVIRONMENT "OMP_WAIT_POLICY=passive;${environment}")
 endfunction()
 
-# A model uses every core by itself: two at once would only hinder each other. Its threads wait for each
-# other spinning, by default so long that other work on the machine brings them to a standstill; a
-# thousand turns cost an idle machine nothing.
+# A model uses every core by itself: two at once would only hinder each other.
 function(add_model_run name labels environment)
-    add_run(${name} "${labels}" "GOMP_SPINCOUNT=1000;${environment}" ${ARGN})
+    add_run(${name} "${labels}" "${environment}" ${ARGN})
     set_tests_properties(${name} PROPERTIES RUN_SERIAL ON TIMEOUT ${model_seconds})
 endfunction()
 

@@ -423,6 +423,47 @@ def test_ban_file(retrace):
     refused(retrace(*run, "--ban-file", "bad.txt"), 2, "bad.txt:2", "UTF-8")
 
 
+def test_error_in_a_ban_file_names_the_file(retrace):
+    run = ["generate", *GREEDY, "-p", "go"]
+    (retrace.tmp / "good").write_text("fine\n")
+    (retrace.tmp / "long").write_text("fine\n" + "x" * 4097 + "\n")
+    for given in (["--ban-file", "long"], ["--ban", "a", "--ban-file", "good", "--ban-file", "long"]):
+        refused(retrace(*run, *given), 2, "retrace: --ban-file long: line 2: more than 4096 bytes")
+    rule = "phrases:file=good,file=long"
+    refused(retrace(*run, "--rule", "phrases", "-q", "--rule", rule), 2, "--rule phrases:file=long: line 2: ")
+    refused(retrace(*run, "--ban", "x" * 4097, "--ban-file", "good"), 2, "retrace: --ban: phrases: text 1")
+
+
+def test_warning_of_a_ban_that_bans_nothing(retrace):
+    run = ["generate", *GREEDY, "-p", "go"]
+    (retrace.tmp / "bare").write_bytes(b"\xef\xbb\xbf# nothing\r\n \t\n  # more")
+    (retrace.tmp / "good").write_bytes(b"# nothing\n \t\n  x # more")
+    for given, name in (
+        (["--ban-file", "bare"], "--ban-file bare"),
+        (["--rule", "phrases:file=bare"], "--rule phrases:file=bare"),
+        (["--rule", "phrases"], "--rule phrases"),
+        (["--rule", "phrases:word=true"], "--rule phrases"),
+    ):
+        done = retrace(*run, *given)
+        assert done.code == 0 and done.err.startswith("retrace: warning: " + name), done
+        assert done.err.split("\n")[0].endswith(" bans nothing") and done.err.count("warning") == 1
+        assert retrace(*run, *given, "-q").err == ""
+    for given in (["--ban-file", "good"], ["--rule", "phrases:file=good"], ["--ban", "x"]):
+        assert "warning" not in retrace(*run, *given).err
+
+
+def test_bias_given_twice(retrace):
+    run = ["generate", *GREEDY, "-p", "go", "--logit-bias", "1=5", "--logit-bias"]
+    for again in ("1=-5", "01=5", "+1=-inf", "1=5"):
+        refused(retrace(*run, again), 2, "--logit-bias: token 1 comes twice")
+    assert retrace(*run, "11=5").code == 0
+
+
+def test_help_takes_no_value(retrace):
+    refused(retrace("generate", "--help=foo"), 2, "--help takes no value")
+    refused(retrace("generate", "-h=foo"), 2, "--help takes no value")
+
+
 def test_big_ban_file(retrace):
     lines = ["phrase number %d of many" % i for i in range(50000)] + ["testament to"]
     (retrace.tmp / "big.txt").write_text("\n".join(lines))

@@ -263,3 +263,107 @@ def test_no_trace_at_all(retrace):
     (retrace.tmp / "empty.jsonl").write_text("")
     refused(retrace("replay", "empty.jsonl"), 2, "empty.jsonl:1")
     refused(retrace("replay", DATA / "cli_story.json"), 2, "cli_story.json:1")
+
+
+# ==== What a start line may say ====
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("stop", "x"),
+        ("stop", [1]),
+        ("logit_bias", [1]),
+        ("logit_bias", {"1": 0.5, "01": 0.5}),
+        ("driver", 3),
+        ("engine", [1]),
+        ("engine", {"keep_mib": [1]}),
+        ("chat", "maybe"),
+        ("system", 1),
+        ("rules", "x"),
+        ("rules", [1]),
+        ("rules", [{"name": "phrases", "text": [["a"]]}]),
+        ("tempp", 1),
+        ("seed", 1),
+        ("temp", None),
+        ("hold", ["all"]),
+    ],
+)
+def test_start_with_a_wrong_setting(retrace, key, value):
+    _, ops = record(retrace, *RUNS["ban"])
+    ops[0]["settings"][key] = value
+    rewrite(retrace, ops)
+    name = {("engine", str({"keep_mib": [1]})): "keep_mib"}.get((key, str(value)), key)
+    if "[['a']]" in str(value):
+        name = "text"
+    refused(retrace("replay", "t.jsonl"), 2, "t.jsonl:1: %s: " % name)
+
+
+@pytest.mark.parametrize("key, value", [("sed", 1), ("prompt", 1), ("model", 1)])
+def test_start_with_a_wrong_field(retrace, key, value):
+    _, ops = record(retrace, *RUNS["ban"])
+    ops[0][key] = value
+    rewrite(retrace, ops)
+    refused(retrace("replay", "t.jsonl"), 2, "t.jsonl:1: %s: " % key)
+
+
+@pytest.mark.parametrize("run", ["ban", "chat"])
+def test_prompt_is_compared_with_its_tokens(retrace, run):
+    _, ops = record(retrace, *RUNS[run])
+    ops[0]["prompt"] = "stuck"
+    rewrite(retrace, ops)
+    refused(retrace("replay", "t.jsonl"), 1, "t.jsonl:1: prompt_tokens")
+    del ops[0]["prompt"]
+    rewrite(retrace, ops)
+    assert retrace("replay", "t.jsonl").code == 0
+
+
+def test_replay_of_a_prompt_without_special_tokens(retrace):
+    model = json.loads(STORY.read_text())
+    model["tokens"] += ["<", "|", "u", ">"]
+    (retrace.tmp / "m.json").write_text(json.dumps(model))
+    _, ops = record(retrace, "-m", "m.json", "-p", "<|u|>go", "--no-special", "-n", "3")
+    assert len(ops[0]["prompt_tokens"]) > 2
+    assert retrace("replay", "t.jsonl").code == 0
+
+
+@pytest.mark.parametrize("logprobs", [1, 2, 30, 1000])
+def test_top_is_compared(retrace, logprobs):
+    _, ops = record(retrace, *RUNS["plain"], "--logprobs", logprobs)
+    assert retrace("replay", "t.jsonl").code == 0
+    push = ops[first(ops, "push", 1)]
+    for key, value in (("id", 5), ("text", "?"), ("logprob", -1.5)):
+        was, push["top"][0][key] = push["top"][0][key], value
+        rewrite(retrace, ops)
+        refused(retrace("replay", "t.jsonl"), 1, "top was")
+        push["top"][0][key] = was
+    push["top"].pop()
+    rewrite(retrace, ops)
+    refused(retrace("replay", "t.jsonl"), 1, "top was")
+
+
+def test_close_candidates_may_change_places(retrace):
+    """Two equal ones, of which the trace names the other one."""
+    _, ops = record(retrace, *RUNS["plain"], "--logprobs", "1")
+    for op in ops:
+        if "top" in op:
+            op["top"][0].update(id=23, text=STORY_TOKENS[23])
+    rewrite(retrace, ops)
+    assert retrace("replay", "t.jsonl").code == 0
+
+
+STORY_TOKENS = json.loads(STORY.read_text())["tokens"]
+
+
+def test_fields_that_the_run_does_not_have(retrace):
+    _, ops = record(retrace, *RUNS["ban"])
+    ops[first(ops, "push")]["top"] = []
+    rewrite(retrace, ops)
+    refused(retrace("replay", "t.jsonl"), 1, "top was")
+
+
+def test_finish_that_is_missing(retrace):
+    _, ops = record(retrace, *RUNS["ban"])
+    del ops[-1]["finish"]
+    rewrite(retrace, ops)
+    refused(retrace("replay", "t.jsonl"), 2, "finish")
