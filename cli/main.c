@@ -1,5 +1,6 @@
 /* main.c - the commands, and which one is meant. */
 #define _POSIX_C_SOURCE 200809L
+#include "bare.h"
 #include "cli.h"
 
 #include <fcntl.h>
@@ -114,7 +115,17 @@ static int run(const cli_command *c, int argc, char **argv) {
     return code;
 }
 
+/* libllama's OpenMP threads wait for each other spinning, by default so long that beside other work
+ * on the same cores they come to a standstill; a thousand turns cost an idle machine nothing. The
+ * library reads this when it is loaded, which is before main: so set it and start again. Whoever
+ * has set either variable has decided for himself. */
+static void calm_threads(char **argv) {
+    if (!cli_bare_built_in() || getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
+    if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) execv("/proc/self/exe", argv);
+}
+
 int main(int argc, char **argv) {
+    calm_threads(argv);
     if (!fill_streams()) return CLI_IO;
     signal(SIGPIPE, SIG_IGN); /* a failed write is noticed where it happens, see cli_write_failed */
     signal(SIGXFSZ, SIG_IGN); /* the same for a file that may not grow */

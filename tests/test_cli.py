@@ -1,6 +1,7 @@
 """The program's flags, commands, output and exit codes, exact on table models."""
 import json
 import os
+import pathlib
 import re
 import select
 import signal
@@ -9,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import DATA, ROOT
+from conftest import DATA, PROGRAM, ROOT
 
 STORY = DATA / "cli_story.json"
 GREEDY = ["-m", STORY, "--temp", "0"]
@@ -729,3 +730,20 @@ def test_second_interrupt_ends_at_once(retrace):
 def test_bench_needs_libllama(retrace):
     code = 2 if has_llama(retrace) else 3
     refused(retrace("bench", "--quick", "-m", STORY), code, "libllama")
+
+
+def test_threads_wait_calmly_unless_told_otherwise():
+    """The program starts itself again with a short spin count; the caller's own choice stands."""
+    for name, value in (("", ""), ("GOMP_SPINCOUNT", "77"), ("OMP_WAIT_POLICY", "active")):
+        env = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+        if name:
+            env[name] = value
+        command = [PROGRAM, "generate", "-m", str(DATA / "cli_endless.json"), "-p", "a", "-n", "-1"]
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as p:
+            assert p.stdout.read(1)
+            now = dict(v.split("=", 1) for v in pathlib.Path(f"/proc/{p.pid}/environ").read_text().split("\0") if "=" in v)
+            p.kill()
+        if name:
+            assert now[name] == value and ("GOMP_SPINCOUNT" in now) == (name == "GOMP_SPINCOUNT")
+        else:
+            assert now.get("GOMP_SPINCOUNT", "1000") == "1000"  # absent only without libllama
