@@ -1,6 +1,7 @@
 """One run of backtrack_sampler with its llama.cpp provider and AntiSlop, as its README shows it.
 
-Usage: backtrack_sampler_run.py MODEL THREADS TOKENS SEED PHRASE...   prints tokens per second.
+Usage: backtrack_sampler_run.py MODEL THREADS TOKENS SEED PHRASE...   prints the tokens made
+(fewer than asked when the model ended its answer) and tokens per second.
 The clock runs from the call of generate() to its last token, the prompt included.
 """
 
@@ -22,4 +23,4 @@ prompt = "Once upon a time there was a small village between the river and the"
 start, n = time.monotonic(), 0
 for _ in sampler.generate(prompt=prompt, max_new_tokens=tokens, temperature=1.0, top_k=50):
     n += 1
-print(n / (time.monotonic() - start))
+print(n, n / (time.monotonic() - start))
