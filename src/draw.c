@@ -6,9 +6,6 @@
 #include "expv.h"
 #include "run.h"
 
-#include <math.h>
-#include <string.h>
-
 /* Draws at one place after which it counts as exhausted. */
 enum { MOST_DRAWS = 256 };
 

@@ -368,6 +368,7 @@ int rt_review(retrace_run *run, retrace_error *err) {
         w->proposal = (retrace_proposal){0};
         int rc =
             w->rule->type->review(w->rule->self, &v, node->mark + w->mark_at, &w->proposal, err);
+        if (run->starved) return rt_nomem(err);
         if (rc == RETRACE_DONE) rc = accept_proposal(run, w, 0, err);
         if (rc) return rc;
         any |= w->proposes;

@@ -7,8 +7,6 @@
  * on from there and let that one hit through. */
 #include "run.h"
 
-#include <string.h>
-
 static const char exhausted[] = "nothing acceptable is left here";
 
 /* Takes the head to any place of the tree, over the nearest common ancestor. */

@@ -91,7 +91,7 @@ rt_node *rt_trace_add(rt_trace *t, rt_node *parent, retrace_token token) {
     return node;
 }
 
-int rt_node_banned(const rt_node *node, retrace_token token) {
+static int banned(const rt_node *node, retrace_token token) {
     for (int i = 0; i < node->n_bans; i++) {
         if (node->bans[i] == token) return 1;
     }
@@ -99,7 +99,7 @@ int rt_node_banned(const rt_node *node, retrace_token token) {
 }
 
 int rt_node_ban(rt_node *node, retrace_token token) {
-    if (rt_node_banned(node, token)) return RETRACE_DONE;
+    if (banned(node, token)) return RETRACE_DONE;
     int rc = rt_grow(&node->bans, &node->cap_bans, node->n_bans + 1, sizeof *node->bans);
     if (rc == RETRACE_OK) node->bans[node->n_bans++] = token;
     return rc;

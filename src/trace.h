@@ -43,7 +43,6 @@ rt_node *rt_trace_child(const rt_trace *t, const rt_node *parent, retrace_token 
 /* A new child. NULL: out of memory. */
 rt_node *rt_trace_add(rt_trace *t, rt_node *parent, retrace_token token);
 
-int rt_node_banned(const rt_node *node, retrace_token token);
 /* Adds a ban unless it is there. RETRACE_OK, RETRACE_DONE when it was there, RETRACE_ENOMEM. */
 int rt_node_ban(rt_node *node, retrace_token token);
 
