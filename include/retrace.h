@@ -248,6 +248,14 @@ RETRACE_API int retrace_rule_parse(retrace_rule_spec **out, const char *spec, re
 /* ==== Runs ==== */
 
 typedef enum retrace_hold { RETRACE_HOLD_MINIMAL, RETRACE_HOLD_ALL } retrace_hold;
+typedef enum retrace_resample {
+    RETRACE_RESAMPLE_LOCAL, /* what is rejected is banned where it began, and drawn again there */
+    /* Rejected texts count as mass that is gone and every rejection starts again from the prompt, so
+     * that answers follow the model's own law (after penalties, bias, temperature and truncation)
+     * given that no rule objects. Only rules that are certain, the driver sample, on_stuck fail; all
+     * text is held to the end, and stuck_mass is 0. */
+    RETRACE_RESAMPLE_EXACT
+} retrace_resample;
 typedef enum retrace_on_stuck {
     RETRACE_STUCK_FAIL, /* end the run; the text is what had settled */
     RETRACE_STUCK_STOP, /* end the run; the text is what stood where it first got stuck */
@@ -284,14 +292,15 @@ typedef struct retrace_options {
     double frequency_penalty;
     int ignore_eos;
     int hold;     /* retrace_hold */
+    int resample; /* retrace_resample */
     int on_stuck; /* retrace_on_stuck */
     double stuck_mass;
-    int64_t max_rewinds;   /* -1: 4 max_tokens + 1024 */
+    int64_t max_rewinds;   /* -1: 4 max_tokens + 1024; with resample exact: no limit */
     int64_t max_evaluated; /* -1: 16 max_tokens + 1024 */
     int64_t logprobs;      /* -1: none; k: the chosen token's and the k most probable ones' */
     /* The following are not in the table. Arrays are read by retrace_run_new only, but the rules
      * must outlive the run. */
-    const char *driver; /* NULL: "sample" */
+    const char *driver; /* NULL: "sample"; settings as in "guide:top_k=5" */
     retrace_rule *const *rules;
     int n_rules;
     const retrace_text *stops; /* texts that end the answer; not part of it */
@@ -351,12 +360,14 @@ typedef struct retrace_event {
     int pos;           /* PUSH: the token's position */
     int to;            /* ERASE, SETTLE */
     retrace_token id;  /* PUSH */
+    int drawn; /* PUSH: 1 when options.choose or the generator drew it; 0 when it was forced, chosen
+                  by a person, or put back */
     retrace_text text; /* PUSH: the piece; SETTLE: the bytes that settled now; END: the answer */
     double logprob;    /* PUSH: NAN unless options.logprobs >= 0 */
     const retrace_candidate
         *top; /* PUSH: the most probable tokens, falling; options.logprobs of them */
     int n_top;
-    const char *rule;         /* ERASE, NOTE: the rule's name, or "stuck", "stop" */
+    const char *rule;         /* ERASE, NOTE: the rule's name, or "stuck", "stop", "guide", "force" */
     const char *why;          /* ERASE, NOTE: the phrase, say */
     const retrace_token *ban; /* ERASE: tokens banned at `node` by this */
     int n_ban;
@@ -372,6 +383,7 @@ RETRACE_API void retrace_run_free(retrace_run *run);
 
 typedef enum retrace_need_kind {
     RETRACE_NEED_MODEL,  /* answer `queries` with retrace_model_eval, then call again */
+    RETRACE_NEED_CHOICE, /* a person's move: answer with retrace_run_choose, then call again */
     RETRACE_EVENT,       /* `event` happened; call again */
     RETRACE_NEED_NOTHING /* done: the END event has been handed out */
 } retrace_need_kind;
@@ -381,7 +393,33 @@ typedef struct retrace_need {
     retrace_query *queries; /* valid until the next call on the run */
     int n_queries;
     const retrace_event *event;
+    /* NEED_CHOICE: the most probable tokens that may come next, falling; where: counted in generated
+     * tokens, and as a node. */
+    const retrace_candidate *candidates;
+    int n_candidates;
+    int pos, node;
 } retrace_need;
+
+typedef enum retrace_choice_kind {
+    RETRACE_CHOOSE_DRAW,  /* let the generator draw one token */
+    RETRACE_CHOOSE_TOKEN, /* put `token` there, however improbable */
+    RETRACE_CHOOSE_TEXT,  /* put `text` there */
+    RETRACE_CHOOSE_BACK   /* go back to the place after `to` tokens */
+} retrace_choice_kind;
+
+typedef struct retrace_choice {
+    retrace_choice_kind kind;
+    retrace_token token;
+    retrace_text text;
+    int to;
+} retrace_choice;
+
+/* Answers NEED_CHOICE. What is put there is judged by the rules like any other token; if one objects
+ * to any of it, all of it is taken back and the question is asked again. EUSAGE, and the question
+ * stays: no question is open, the token is banned there or outside the vocabulary, no tokens spell
+ * the text, `to` lies behind the head or before what has settled. */
+RETRACE_API int retrace_run_choose(retrace_run *run, const retrace_choice *choice,
+                                   retrace_error *err);
 
 /* Goes on as far as possible without the model. RETRACE_OK with *need filled, RETRACE_DONE at the
  * end (need->kind NEED_NOTHING), or a negative status: the run is then over with finish ERROR and
@@ -389,7 +427,7 @@ typedef struct retrace_need {
  * nothing. */
 RETRACE_API int retrace_run_next(retrace_run *run, retrace_need *need, retrace_error *err);
 
-/* The loop over retrace_run_next and the model, until done. each, when not NULL, sees every event;
+/* The loop over retrace_run_next and the model, until done. A choice is left to the generator. each, when not NULL, sees every event;
  * when it returns non-zero the run is cancelled. Returns RETRACE_OK however the run finished, or an
  * error. */
 typedef int retrace_event_fn(void *ud, const retrace_event *event);
@@ -424,7 +462,7 @@ typedef struct retrace_stats {
     int64_t evaluated;   /* token rows given to the model after the prompt, repeats included */
     int64_t reevaluated; /* the repeats among them */
     int64_t erased;      /* tokens taken back; kept + erased = all that were drawn */
-    int64_t accepted;    /* hits let through after giving up */
+    int64_t accepted;    /* hits let through after giving up: by soft rules, and by `allow` */
     int64_t rewinds;
     int64_t held_max_bytes; /* most text that was ever waiting to settle */
 } retrace_stats;
@@ -432,8 +470,9 @@ RETRACE_API void retrace_run_stats(const retrace_run *run, retrace_stats *out);
 
 typedef struct retrace_rule_stats {
     const char *name;
-    int64_t hits;
-    int64_t erased; /* tokens */
+    int64_t hits;     /* proposals that were carried out or, for soft rules, let through */
+    int64_t erased;   /* tokens */
+    int64_t accepted; /* hits that stand, after giving up */
 } retrace_rule_stats;
 /* Of the i-th rule in options.rules; 0 when there are no more. */
 RETRACE_API int retrace_run_rule_stats(const retrace_run *run, int i, retrace_rule_stats *out);

@@ -106,16 +106,59 @@ RETRACE_API const void *retrace_view_mark(const retrace_view *v, int n);
  * Returns n when the weights are all zero, or when memory ran out: the run then fails by itself. */
 RETRACE_API int retrace_view_choose(const retrace_view *v, const double *p, int n);
 
+/* What the newest token was drawn from: after penalties, bias, bans, rules' shaping, truncation and
+ * temperature. Probabilities sum to 1 over what could be drawn. */
+typedef struct retrace_sampled {
+    double p;       /* of the newest token */
+    double logit;   /* its logit as edited, divided by the temperature; at temperature 0 undivided */
+    double entropy; /* nats */
+    double first, second; /* the two largest probabilities; second is 0 when there is one token */
+    int n;                /* tokens that could be drawn */
+} retrace_sampled;
+
+/* 1 with *out filled, 0 when the newest token was not drawn (it was forced, or chosen by hand) or
+ * there is none. Computed when it is asked for and kept with the place: the same again after a
+ * rewind. */
+RETRACE_API int retrace_view_sampled(const retrace_view *v, retrace_sampled *out);
+
+/* Tells people something: a NOTE event in the rule's name, at the newest place. The text is copied;
+ * more than 255 bytes are cut at a whole character. */
+RETRACE_API int retrace_view_note(const retrace_view *v, const char *text, retrace_error *err);
+
+/* Tokens whose pieces, joined, are exactly `text`: as the model would split it, or else by the
+ * longest piece that fits. *out is the caller's (retrace_free). RETRACE_DONE: there are none. */
+RETRACE_API int retrace_view_tokenize(const retrace_view *v, retrace_text text, retrace_token **out,
+                                      int *n, retrace_error *err);
+
 /* ==== Proposals ==== */
 
 enum { RETRACE_MAX_BAN = 8 };
 
-/* What a rule wants done. Zeroed by the engine; `to` is the number of tokens to keep. */
+/* What a rule wants done. Zeroed by the engine; `to` is the number of tokens to keep.
+ *
+ * Hard (max_retries 0): what the rule rejects never appears.
+ *
+ * Soft (max_retries > 0): it may be refused. The rule goes back to one place at most max_retries
+ * times; then the try with the largest `measure` is put back and stands (counted as
+ * accepted), and the rule is *spent* at that place: further proposals to go back to it are ignored,
+ * in any order of events. So it is too when its bans would leave too little to draw from, or when
+ * soft rules have used their share of the run's budgets. A soft rule never makes a run stuck.
+ *
+ * Forced text (`force`): tokens that are to stand from `to` on, instead of drawing. Each is judged
+ * by every rule but this one. When one of them is erased by anybody, or is banned where it should
+ * go, all of them are taken back, the force is not tried again at that place, and the token that
+ * had led on from there is banned instead. A soft proposal with a force is made once per place. */
 typedef struct retrace_proposal {
     int to;                             /* at least the rule's own horizon, below v->n */
     retrace_token ban[RETRACE_MAX_BAN]; /* never again at that very place. None: the token that led
-                                           on from there is banned (the common case) */
+                                           on from there is banned (the common case), unless there
+                                           is a force or no_ban */
     int n_ban;
+    int no_ban;      /* 1: nothing is banned, just drawn again */
+    int max_retries; /* 0: hard */
+    double measure;  /* soft: how good the try is that is to be erased; more is better */
+    retrace_token *force; /* memory of retrace_alloc, the engine's from here on; NULL: none */
+    int n_force;
     size_t end;    /* byte of v->text at which the hit is complete; 0: that of the
                       newest token's end. Decides between this and a stop text */
     char why[128]; /* for people: the phrase. NUL-ended */
@@ -143,7 +186,10 @@ typedef struct retrace_rule_type {
     const retrace_setting_info *settings; /* may be NULL */
     size_t size;
     size_t mark_size;
-    int certain; /* 1: a hit depends on the text alone and what is rejected never appears (hard) */
+    /* 1: with these settings a hit depends on the text alone, a text that has been hit stays hit
+     * whatever follows, and what is rejected never appears. Such a rule may be used with resample
+     * exact. (optional: 0) */
+    int (*certain)(const void *self);
 
     /* Checks and compiles. (optional) */
     int (*init)(void *self, retrace_error *err);
@@ -161,6 +207,18 @@ typedef struct retrace_rule_type {
     /* Changes the next draw; v->next is its distribution. (optional) */
     int (*shape)(const void *self, const retrace_view *v, const void *mark, retrace_shape *s,
                  retrace_error *err);
+
+    /* A constraint says beforehand what may come next. Masks are no bans: the draw is made over what
+     * is admitted, however improbable, and only a place where nothing is admitted is exhausted.
+     * What they refuse, judge must refuse too (a token may come from a person or another rule), and
+     * what they admit it must not. (optional, both or none)
+     *
+     * admits: 1 when the token may come next, else 0. Asked for a few tokens.
+     * mask: *bits, one per token, lowest bit first, set for those that may come; the rule's memory,
+     * valid until the next call on it. */
+    int (*admits)(const void *self, const retrace_view *v, const void *mark, retrace_token id);
+    int (*mask)(const void *self, const retrace_view *v, const void *mark, const uint64_t **bits,
+                retrace_error *err);
 
     /* Called after every push, before the model is asked, with the parent's mark copied into
      * `mark`; what is left there is this place's mark. Called again, again from the parent's mark,
@@ -184,6 +242,11 @@ typedef struct retrace_rule_type {
 
 /* ==== Drivers ==== */
 
+/* Asks a person for the next move: the `k` most probable tokens that are not banned at the head are
+ * shown. Instead of a push; return RETRACE_OK from step. The answer comes by retrace_run_choose. */
+RETRACE_API int retrace_run_ask(retrace_run *run, int k, retrace_error *err);
+/* The distribution at the head. */
+RETRACE_API retrace_dist *retrace_run_dist(retrace_run *run);
 /* Draws the next token at the head from the shaped, banned, truncated distribution: RETRACE_OK with
  * *id, or RETRACE_DONE when nothing acceptable is left there (return that from step). */
 RETRACE_API int retrace_run_draw(retrace_run *run, retrace_token *id, retrace_error *err);
@@ -195,10 +258,12 @@ typedef struct retrace_driver_type {
     int abi;
     const char *name;
     const char *help;
-    const retrace_setting_info *settings; /* may be NULL */
-    /* One move, with the head's distribution at hand: draw or decide, push one token. RETRACE_OK,
-     * or RETRACE_DONE when the place is exhausted: the engine then steps back. */
-    int (*step)(retrace_run *run, retrace_error *err);
+    const retrace_setting_info *settings; /* of `self`, `size` bytes; may be NULL */
+    size_t size;
+    /* One move, with the head's distribution at hand: draw or decide, and push one token, or ask.
+     * RETRACE_OK, or RETRACE_DONE when the place is exhausted: the engine then steps back. */
+    int (*step)(const void *self, retrace_run *run, retrace_error *err);
+    int holds; /* 1: all text is held to the end, as with hold all */
 } retrace_driver_type;
 
 /* ==== Back ends ==== */

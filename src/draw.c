@@ -114,13 +114,11 @@ int retrace_run_draw(retrace_run *run, retrace_token *id, retrace_error *err) {
     if (i < 0 || i >= n) return i < 0 ? i : RETRACE_DONE;
     rt_head(run)->draws++;
     *id = ids ? ids[i] : i;
+    double logit = rt_shape_logit(&run->sampler.shape, *id) * run->sampler.shape.scale;
+    run->drawn = (rt_drawn){.id = *id,
+                            .node = -1,
+                            .at = i,
+                            .n = n,
+                            .logit = run->o.temp > 0 ? logit / run->o.temp : logit};
     return RETRACE_OK;
-}
-
-int retrace_view_choose(const retrace_view *v, const double *p, int n) {
-    rt_watch *w = &v->run->watch[v->rule];
-    int i = rt_choose(v->run, &w->attempts, w->purpose, v->n, p, NULL, n, NULL);
-    if (i >= 0) return i;
-    v->run->starved = 1; /* the engine fails the run when the rule returns */
-    return n;
 }

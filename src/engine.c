@@ -10,36 +10,13 @@
  * point, because what could be erased from behind the mark may, by its own state there, reach
  * further back. */
 #include "run.h"
+#include "text/utf8.h"
 
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ==== Views and marks ==== */
-
-void rt_view(retrace_run *run, int n, int rule, retrace_ending ending, retrace_view *out) {
-    *out = (retrace_view){
-        .model = run->model,
-        .prompt = run->tokens,
-        .n_prompt = run->n_prompt,
-        .tokens = run->tokens + run->n_prompt,
-        .n = n,
-        .text = run->text.s ? run->text.s : "",
-        .ends = run->ends,
-        .before = {run->before.s, run->before.n},
-        .ending = ending,
-        .limit = SIZE_MAX,
-        .drawn = n > 0 ? rt_trace_node(&run->trace, run->path[n - 1])->dist : NULL,
-        .run = run,
-        .rule = rule,
-    };
-}
-
-const void *retrace_view_mark(const retrace_view *v, int n) {
-    const rt_node *node = rt_trace_node(&v->run->trace, v->run->path[n]);
-    return node->mark + v->run->watch[v->rule].mark_at;
-}
 
 static void free_mark(const rt_watch *w, char *mark) {
     if (w->rule->type->mark_free) w->rule->type->mark_free(w->rule->self, mark + w->mark_at);
@@ -88,17 +65,20 @@ int rt_start_marks(retrace_run *run, retrace_error *err) {
 
 /* ==== Events ==== */
 
-retrace_event *rt_event(retrace_run *run, retrace_event_kind kind) {
+retrace_event *rt_event(retrace_run *run, retrace_event_kind kind, const char *why) {
     if (rt_grow(&run->events, &run->cap_events, run->n_events + 1, sizeof *run->events))
         return NULL;
-    retrace_event *e = &run->events[run->n_events++];
-    *e = (retrace_event){.kind = kind, .text = {"", 0}, .logprob = NAN, .id = -1};
-    return e;
+    rt_said *said = &run->events[run->n_events++];
+    size_t n = why ? rt_utf8_cut(why, strlen(why), sizeof said->why - 1) : 0;
+    if (n) memcpy(said->why, why, n);
+    said->why[n] = '\0';
+    said->event = (retrace_event){.kind = kind, .text = {"", 0}, .logprob = NAN, .id = -1};
+    return &said->event;
 }
 
 int rt_tell_push(retrace_run *run, retrace_error *err) {
     const rt_node *node = rt_head(run);
-    retrace_event *e = rt_event(run, RETRACE_PUSH);
+    retrace_event *e = rt_event(run, RETRACE_PUSH, NULL);
     if (!e) return rt_nomem(err);
     e->node = node->id;
     e->parent = node->parent;
@@ -155,6 +135,8 @@ int retrace_run_push(retrace_run *run, retrace_token id, retrace_error *err) {
     rt_keep_pin(rt_head(run)->dist, 0);
     int rc = rt_enter(run, id, err);
     run->pushed = rc == RETRACE_OK;
+    if (rc == RETRACE_OK && run->drawn.node < 0 && run->drawn.id == id)
+        run->drawn.node = run->path[run->n];
     return rc;
 }
 
@@ -166,18 +148,15 @@ static void cut(retrace_run *run, int to) {
 
 int rt_erase(retrace_run *run, int to, const char *rule, const char *why, int n_old,
              retrace_error *err) {
-    retrace_event *e = rt_event(run, RETRACE_ERASE);
+    retrace_event *e = rt_event(run, RETRACE_ERASE, why);
     if (!e) return rt_nomem(err);
     run->stats.erased += run->n - to;
     rt_keep_pin(rt_head(run)->dist, 0);
     cut(run, to);
     const rt_node *node = rt_head(run);
-    char *kept = run->why[run->n_why++ % RT_WHYS];
-    snprintf(kept, sizeof run->why[0], "%s", why);
     e->node = node->id;
     e->to = to;
     e->rule = rule;
-    e->why = kept;
     e->n_ban = node->n_bans - n_old;
     e->ban = e->n_ban ? node->bans + n_old : NULL;
     return RETRACE_OK;
@@ -452,7 +431,7 @@ static void leave_episode(retrace_run *run) {
 static int settle_to(retrace_run *run, int to, retrace_error *err) {
     size_t bytes = to > 0 ? run->ends[to - 1] : 0;
     if (to == run->settled && bytes == run->settled_bytes) return RETRACE_OK;
-    retrace_event *e = rt_event(run, RETRACE_SETTLE);
+    retrace_event *e = rt_event(run, RETRACE_SETTLE, NULL);
     if (!e) return rt_nomem(err);
     e->to = to;
     if (bytes > run->settled_bytes)
@@ -490,7 +469,7 @@ int rt_end(retrace_run *run, retrace_finish finish, retrace_error *err) {
     note_held(run, settle_point(run));
     int rc = settle_to(run, run->n, err);
     if (rc) return rc;
-    retrace_event *e = rt_event(run, RETRACE_END);
+    retrace_event *e = rt_event(run, RETRACE_END, NULL);
     if (!e) return rt_nomem(err);
     run->finish = finish;
     e->finish = finish;

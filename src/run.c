@@ -52,8 +52,8 @@ static int take_options(retrace_run *run, const retrace_options *o, retrace_erro
     int64_t n = run->o.max_tokens;
     if (o->max_rewinds < 0) run->o.max_rewinds = 4 * n + 1024;
     if (o->max_evaluated < 0) run->o.max_evaluated = 16 * n + 1024;
-    run->driver = rt_driver_find(o->driver, err);
-    if (!run->driver) return RETRACE_EUSAGE;
+    int made = rt_driver_make(&run->driver, &run->driver_self, o->driver, err);
+    if (made) return made;
     if (o->n_stops) {
         run->stops = copy_texts(o->stops, o->n_stops);
         if (!run->stops) return rt_nomem(err);
@@ -144,6 +144,7 @@ int retrace_run_new(retrace_run **out, retrace_model *m, const retrace_options *
     if (!run) return rt_nomem(err);
     run->model = m;
     run->stuck_depth = -1;
+    run->drawn.id = run->drawn.node = -1;
     size_t mark_size = 0;
     int rc = take_options(run, o, err);
     if (rc == RETRACE_OK) rc = take_prompt(run, prompt, n_prompt, err);
@@ -169,6 +170,7 @@ void retrace_run_free(retrace_run *run) {
     retrace_free(run->attempts.v);
     retrace_free(run->watch);
     retrace_free(run->scratch);
+    rt_driver_free(run->driver, run->driver_self);
     retrace_free(run->stops);
     retrace_free(run->bias);
     retrace_free(run->end_tokens);
@@ -235,7 +237,7 @@ static int move(retrace_run *run, retrace_error *err) {
         return rt_review(run, err);
     }
     run->pushed = 0;
-    int rc = run->driver->step(run, err);
+    int rc = run->driver->step(run->driver_self, run, err);
     if (rc == RETRACE_DONE) return rt_stuck(run, err);
     if (rc) return rc;
     assert(run->pushed);
@@ -244,7 +246,9 @@ static int move(retrace_run *run, retrace_error *err) {
 
 static void hand_event(retrace_run *run, retrace_need *need) {
     need->kind = RETRACE_EVENT;
-    need->event = &run->events[run->next_event++];
+    rt_said *said = &run->events[run->next_event++];
+    if (said->event.rule) said->event.why = said->why;
+    need->event = &said->event;
 }
 
 int retrace_run_next(retrace_run *run, retrace_need *need, retrace_error *err) {
@@ -348,6 +352,6 @@ void retrace_run_stats(const retrace_run *run, retrace_stats *out) {
 int retrace_run_rule_stats(const retrace_run *run, int i, retrace_rule_stats *out) {
     if (i < 0 || i >= run->n_watch) return 0;
     const rt_watch *w = &run->watch[i];
-    *out = (retrace_rule_stats){w->rule->type->name, w->hits, w->erased};
+    *out = (retrace_rule_stats){w->rule->type->name, w->hits, w->erased, w->accepted};
     return 1;
 }

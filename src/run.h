@@ -20,18 +20,31 @@ typedef struct rt_watch {
     size_t mark_at; /* of its mark in a node's */
     uint64_t purpose;
     rt_attempts attempts;
-    int64_t hits, erased;
+    int64_t hits, erased, accepted;
     retrace_proposal proposal; /* of the judgement going on */
     int proposes;
 } rt_watch;
 
-enum { RT_WHYS = 8 };
+/* An event and the text that its `why` points to. */
+typedef struct rt_said {
+    retrace_event event;
+    char why[256];
+} rt_said;
+
+/* The newest draw, whose weights are still in the sampler. */
+typedef struct rt_drawn {
+    retrace_token id;
+    int node; /* where it was pushed; -1: not yet, or not */
+    int at, n;    /* its index among n weights */
+    double logit;
+} rt_drawn;
 
 struct retrace_run {
     retrace_model *model;
     retrace_options
         o; /* its arrays are not used after run_new; budgets and max_tokens are resolved */
     const retrace_driver_type *driver;
+    void *driver_self;
     retrace_text *stops;
     int n_stops;
     retrace_bias *bias;
@@ -57,6 +70,7 @@ struct retrace_run {
     int stuck_depth, stuck_node, stuck_step;
 
     rt_sampler sampler;
+    rt_drawn drawn;
     rt_attempts attempts;
     retrace_stats stats;
 
@@ -66,10 +80,8 @@ struct retrace_run {
     int cancelled;
     retrace_finish finish;
 
-    retrace_event *events;
+    rt_said *events;
     int n_events, cap_events, next_event;
-    char why[RT_WHYS][128]; /* of the newest ERASE events */
-    unsigned n_why;
 };
 
 /* ==== options.c ==== */
@@ -95,17 +107,22 @@ size_t rt_stop_begun(const retrace_run *run, size_t length);
 int rt_choose(retrace_run *run, rt_attempts *attempts, uint64_t purpose, int pos, const double *p,
               const retrace_token *ids, int n, retrace_error *err);
 
+/* ==== view.c ==== */
+
+/* The place n tokens into the answer as rule `rule` sees it. */
+void rt_view(retrace_run *run, int n, int rule, retrace_ending ending, retrace_view *out);
+/* Tokens that spell the text exactly; RETRACE_DONE: none do. *out is the caller's. */
+int rt_spell(const retrace_model *m, retrace_text text, retrace_token **out, int *n,
+             retrace_error *err);
+
 /* ==== engine.c ==== */
 
 static inline rt_node *rt_head(const retrace_run *run) {
     return rt_trace_node(&run->trace, run->path[run->n]);
 }
 
-/* The place n tokens into the answer as rule `rule` sees it. */
-void rt_view(retrace_run *run, int n, int rule, retrace_ending ending, retrace_view *out);
-
-/* Appends an event; returns it for filling, or NULL: out of memory. */
-retrace_event *rt_event(retrace_run *run, retrace_event_kind kind);
+/* Appends an event; returns it for filling, or NULL: out of memory. why is copied; NULL: none. */
+retrace_event *rt_event(retrace_run *run, retrace_event_kind kind, const char *why);
 
 /* Moves the head to a child with that token, new or visited before, without judging. */
 int rt_enter(retrace_run *run, retrace_token token, retrace_error *err);

@@ -25,13 +25,39 @@ int retrace_driver_at(int i, retrace_plugin_info *out) {
     return 1;
 }
 
-const retrace_driver_type *rt_driver_find(const char *name, retrace_error *err) {
-    if (!name) return drivers[0];
+static const retrace_driver_type *find_driver(const char *name) {
     for (int i = 0; i < N_DRIVERS; i++) {
         if (strcmp(drivers[i]->name, name) == 0) return drivers[i];
     }
-    retrace_fail(err, RETRACE_EUSAGE, "unknown driver '%s'", name);
     return NULL;
+}
+
+int rt_driver_make(const retrace_driver_type **type, void **self, const char *spec,
+                   retrace_error *err) {
+    retrace_rule_spec *parsed;
+    *self = NULL;
+    int rc = retrace_rule_parse(&parsed, spec ? spec : drivers[0]->name, err);
+    if (rc) return rc;
+    *type = find_driver(parsed->name);
+    if (!*type) rc = retrace_fail(err, RETRACE_EUSAGE, "unknown driver '%s'", parsed->name);
+    if (rc == RETRACE_OK) {
+        *self = retrace_calloc(1, (*type)->size ? (*type)->size : 1);
+        rc = !*self ? rt_nomem(err)
+                    : retrace_settings_fill(*self, (*type)->settings, parsed->settings,
+                                            parsed->n_settings, parsed->name, err);
+    }
+    if (rc) {
+        rt_driver_free(*type, *self);
+        *self = NULL;
+    }
+    retrace_free(parsed);
+    return rc;
+}
+
+void rt_driver_free(const retrace_driver_type *type, void *self) {
+    if (!self) return;
+    retrace_settings_free(self, type->settings);
+    retrace_free(self);
 }
 
 static const retrace_rule_type *find(const char *name) {

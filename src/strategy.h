@@ -10,8 +10,11 @@ struct retrace_rule {
     uint64_t digest; /* of its name and settings */
 };
 
-/* NULL: the default. NULL is returned, with err, for an unknown name. */
-const retrace_driver_type *rt_driver_find(const char *name, retrace_error *err);
+/* A driver from its spec ("guide:top_k=5"; NULL: the default), with its settings. On an error *self
+ * is NULL. */
+int rt_driver_make(const retrace_driver_type **type, void **self, const char *spec,
+                   retrace_error *err);
+void rt_driver_free(const retrace_driver_type *type, void *self);
 
 /* As retrace_rule_new, from a table that need not be built in. */
 int rt_rule_make(retrace_rule **out, const retrace_rule_type *type, const retrace_setting *settings,

@@ -36,11 +36,10 @@ static int allow(retrace_run *run, retrace_error *err) {
     if (node->exempt) return rt_give_up(run, RETRACE_FINISH_STUCK, exhausted, err);
     int rc = go_to(run, node, "allow", err);
     if (rc) return rc;
-    retrace_event *e = rt_event(run, RETRACE_NOTE);
+    retrace_event *e = rt_event(run, RETRACE_NOTE, "allow: the next hit here is let through");
     if (!e) return rt_nomem(err);
     e->node = node->id;
     e->rule = "stuck";
-    e->why = "allow: the next hit here is let through";
     node->n_bans = 0;
     node->draws = 0;
     node->exempt = 1;

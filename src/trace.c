@@ -60,6 +60,7 @@ void rt_trace_free(rt_trace *t) {
         rt_keep_drop(node->dist);
         retrace_free(node->bans);
         retrace_free(node->top);
+        retrace_free(node->sampled);
     }
     for (int i = 0; i < t->n_chunks; i++) {
         retrace_free(t->chunks[i]);

@@ -14,6 +14,7 @@ typedef struct rt_node {
     retrace_token *bans; /* in the order they came */
     retrace_dist *dist;  /* after this place; NULL: not known or dropped */
     char *mark;          /* all rules' marks, in the run's layout; NULL when they have none */
+    retrace_sampled *sampled; /* how token was drawn; NULL: not asked for, or not drawn */
     double logp;         /* of token, the model's own; NAN: not asked for */
     retrace_candidate *top;
     int n_top;

@@ -206,6 +206,11 @@ static int horizon(const void *memory, const retrace_view *v, const void *mark) 
     return first == length ? v->n : token_at(v, first);
 }
 
+static int certain(const void *memory) {
+    const phrases *self = memory;
+    return self->weight <= 0 || self->weight >= 1;
+}
+
 /* ==== The table ==== */
 
 static const retrace_setting_info settings[] = {
@@ -235,7 +240,7 @@ const retrace_rule_type rt_rule_phrases = {
     .settings = settings,
     .size = sizeof(phrases),
     .mark_size = sizeof(rt_match_state),
-    .certain = 1,
+    .certain = certain,
     .init = init,
     .fini = fini,
     .start = start,

@@ -4,7 +4,8 @@
  * temperature, exactly. */
 #include "strategies.h"
 
-static int step(retrace_run *run, retrace_error *err) {
+static int step(const void *self, retrace_run *run, retrace_error *err) {
+    (void)self;
     retrace_token id;
     int rc = retrace_run_draw(run, &id, err);
     return rc == RETRACE_OK ? retrace_run_push(run, id, err) : rc;
