@@ -250,10 +250,10 @@ RETRACE_API int retrace_rule_parse(retrace_rule_spec **out, const char *spec, re
 typedef enum retrace_hold { RETRACE_HOLD_MINIMAL, RETRACE_HOLD_ALL } retrace_hold;
 typedef enum retrace_resample {
     RETRACE_RESAMPLE_LOCAL, /* what is rejected is banned where it began, and drawn again there */
-    /* Rejected texts count as mass that is gone and every rejection starts again from the prompt, so
-     * that answers follow the model's own law (after penalties, bias, temperature and truncation)
-     * given that no rule objects. Only rules that are certain, the driver sample, on_stuck fail; all
-     * text is held to the end, and stuck_mass is 0. */
+    /* Rejected texts count as mass that is gone and every rejection starts again from the prompt,
+     * so that answers follow the model's own law (after penalties, bias, temperature and
+     * truncation) given that no rule objects. Only rules that are certain, the driver sample,
+     * on_stuck fail; all text is held to the end, and stuck_mass is 0. */
     RETRACE_RESAMPLE_EXACT
 } retrace_resample;
 typedef enum retrace_on_stuck {
@@ -355,11 +355,11 @@ typedef struct retrace_candidate {
  * after the prompt. */
 typedef struct retrace_event {
     retrace_event_kind kind;
-    int node;          /* PUSH: the place pushed to; ERASE: the place gone back to */
-    int parent;        /* PUSH */
-    int pos;           /* PUSH: the token's position */
-    int to;            /* ERASE, SETTLE */
-    retrace_token id;  /* PUSH */
+    int node;         /* PUSH: the place pushed to; ERASE: the place gone back to */
+    int parent;       /* PUSH */
+    int pos;          /* PUSH: the token's position */
+    int to;           /* ERASE, SETTLE */
+    retrace_token id; /* PUSH */
     int drawn; /* PUSH: 1 when options.choose or the generator drew it; 0 when it was forced, chosen
                   by a person, or put back */
     retrace_text text; /* PUSH: the piece; SETTLE: the bytes that settled now; END: the answer */
@@ -367,8 +367,8 @@ typedef struct retrace_event {
     const retrace_candidate
         *top; /* PUSH: the most probable tokens, falling; options.logprobs of them */
     int n_top;
-    const char *rule;         /* ERASE, NOTE: the rule's name, or "stuck", "stop", "guide", "force" */
-    const char *why;          /* ERASE, NOTE: the phrase, say */
+    const char *rule; /* ERASE, NOTE: the rule's name, or "stuck", "stop", "guide", "force" */
+    const char *why;  /* ERASE, NOTE: the phrase, say */
     const retrace_token *ban; /* ERASE: tokens banned at `node` by this */
     int n_ban;
     retrace_finish finish; /* END */
@@ -393,8 +393,8 @@ typedef struct retrace_need {
     retrace_query *queries; /* valid until the next call on the run */
     int n_queries;
     const retrace_event *event;
-    /* NEED_CHOICE: the most probable tokens that may come next, falling; where: counted in generated
-     * tokens, and as a node. */
+    /* NEED_CHOICE: the most probable tokens that may come next, falling; where: counted in
+     * generated tokens, and as a node. */
     const retrace_candidate *candidates;
     int n_candidates;
     int pos, node;
@@ -414,10 +414,10 @@ typedef struct retrace_choice {
     int to;
 } retrace_choice;
 
-/* Answers NEED_CHOICE. What is put there is judged by the rules like any other token; if one objects
- * to any of it, all of it is taken back and the question is asked again. EUSAGE, and the question
- * stays: no question is open, the token is banned there or outside the vocabulary, no tokens spell
- * the text, `to` lies behind the head or before what has settled. */
+/* Answers NEED_CHOICE. What is put there is judged by the rules like any other token; if one
+ * objects to any of it, all of it is taken back and the question is asked again. EUSAGE, and the
+ * question stays: no question is open, the token is banned there or outside the vocabulary, no
+ * tokens spell the text, `to` lies behind the head or before what has settled. */
 RETRACE_API int retrace_run_choose(retrace_run *run, const retrace_choice *choice,
                                    retrace_error *err);
 
@@ -427,9 +427,9 @@ RETRACE_API int retrace_run_choose(retrace_run *run, const retrace_choice *choic
  * nothing. */
 RETRACE_API int retrace_run_next(retrace_run *run, retrace_need *need, retrace_error *err);
 
-/* The loop over retrace_run_next and the model, until done. A choice is left to the generator. each, when not NULL, sees every event;
- * when it returns non-zero the run is cancelled. Returns RETRACE_OK however the run finished, or an
- * error. */
+/* The loop over retrace_run_next and the model, until done. A choice is left to the generator.
+ * each, when not NULL, sees every event; when it returns non-zero the run is cancelled. Returns
+ * RETRACE_OK however the run finished, or an error. */
 typedef int retrace_event_fn(void *ud, const retrace_event *event);
 RETRACE_API int retrace_run_finish(retrace_run *run, retrace_event_fn *each, void *ud,
                                    retrace_error *err);

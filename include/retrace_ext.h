@@ -86,6 +86,7 @@ typedef struct retrace_view {
     retrace_dist *next;  /* the distribution after the newest token; NULL in judge and horizon */
     struct retrace_run *run; /* for the functions below */
     int rule;                /* index of the rule in its run */
+    int forced; /* 1: the newest token stands because this rule forced it; a proposal is ignored */
 } retrace_view;
 
 /* Where the newest token's text begins, and how long the text is. */
@@ -109,9 +110,9 @@ RETRACE_API int retrace_view_choose(const retrace_view *v, const double *p, int 
 /* What the newest token was drawn from: after penalties, bias, bans, rules' shaping, truncation and
  * temperature. Probabilities sum to 1 over what could be drawn. */
 typedef struct retrace_sampled {
-    double p;       /* of the newest token */
-    double logit;   /* its logit as edited, divided by the temperature; at temperature 0 undivided */
-    double entropy; /* nats */
+    double p;     /* of the newest token */
+    double logit; /* its logit as edited, divided by the temperature; at temperature 0 undivided */
+    double entropy;       /* nats */
     double first, second; /* the two largest probabilities; second is 0 when there is one token */
     int n;                /* tokens that could be drawn */
 } retrace_sampled;
@@ -147,16 +148,17 @@ enum { RETRACE_MAX_BAN = 8 };
  * Forced text (`force`): tokens that are to stand from `to` on, instead of drawing. Each is judged
  * by every rule but this one. When one of them is erased by anybody, or is banned where it should
  * go, all of them are taken back, the force is not tried again at that place, and the token that
- * had led on from there is banned instead. A soft proposal with a force is made once per place. */
+ * had led on from there is banned instead. A second proposal with a force for the same place is
+ * taken as one without it. */
 typedef struct retrace_proposal {
     int to;                             /* at least the rule's own horizon, below v->n */
     retrace_token ban[RETRACE_MAX_BAN]; /* never again at that very place. None: the token that led
                                            on from there is banned (the common case), unless there
                                            is a force or no_ban */
     int n_ban;
-    int no_ban;      /* 1: nothing is banned, just drawn again */
-    int max_retries; /* 0: hard */
-    double measure;  /* soft: how good the try is that is to be erased; more is better */
+    int no_ban;           /* 1: nothing is banned, just drawn again */
+    int max_retries;      /* 0: hard */
+    double measure;       /* soft: how good the try is that is to be erased; more is better */
     retrace_token *force; /* memory of retrace_alloc, the engine's from here on; NULL: none */
     int n_force;
     size_t end;    /* byte of v->text at which the hit is complete; 0: that of the
@@ -208,10 +210,10 @@ typedef struct retrace_rule_type {
     int (*shape)(const void *self, const retrace_view *v, const void *mark, retrace_shape *s,
                  retrace_error *err);
 
-    /* A constraint says beforehand what may come next. Masks are no bans: the draw is made over what
-     * is admitted, however improbable, and only a place where nothing is admitted is exhausted.
-     * What they refuse, judge must refuse too (a token may come from a person or another rule), and
-     * what they admit it must not. (optional, both or none)
+    /* A constraint says beforehand what may come next. Masks are no bans: the draw is made over
+     * what is admitted, however improbable, and only a place where nothing is admitted is
+     * exhausted. What they refuse, judge must refuse too (a token may come from a person or another
+     * rule), and what they admit it must not. (optional, both or none)
      *
      * admits: 1 when the token may come next, else 0. Asked for a few tokens.
      * mask: *bits, one per token, lowest bit first, set for those that may come; the rule's memory,

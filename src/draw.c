@@ -71,11 +71,11 @@ static int shape_by_rules(retrace_run *run, retrace_error *err) {
     return RETRACE_OK;
 }
 
-static int shape(retrace_run *run, retrace_error *err) {
+int rt_shape(retrace_run *run, retrace_dist *d, retrace_error *err) {
     struct retrace_shape *s = &run->sampler.shape;
     const rt_node *node = rt_head(run);
     int rc = RETRACE_OK;
-    rt_shape_begin(s, node->dist);
+    rt_shape_begin(s, d);
     if (run->o.repeat_penalty != 1 && run->o.repeat_last_n != 0) rc = penalise_repeats(run, err);
     if (rc == RETRACE_OK && (run->o.presence_penalty != 0 || run->o.frequency_penalty != 0))
         rc = penalise_kept(run, err);
@@ -89,36 +89,93 @@ static int shape(retrace_run *run, retrace_error *err) {
 
 /* ==== The draw ==== */
 
-/* 1 when too little is left at the head, 0 when not, or negative. */
+rt_sampling rt_sampling_of(const retrace_run *run) {
+    return (rt_sampling){.top_k = (int)(run->o.top_k > INT32_MAX ? 0 : run->o.top_k),
+                         .top_p = run->o.top_p,
+                         .min_p = run->o.min_p,
+                         .typical = run->o.typical,
+                         .temp = run->o.temp};
+}
+
+/* RETRACE_DONE when too little is left at the head. */
 static int exhausted(retrace_run *run, retrace_error *err) {
-    rt_node *node = rt_head(run);
-    if (node->draws >= MOST_DRAWS) return 1;
-    if (node->n_bans == 0) return 0;
+    const rt_node *node = rt_head(run);
+    if (node->draws >= MOST_DRAWS) return RETRACE_DONE;
+    if (node->n_bans == 0) return RETRACE_OK;
     double live;
-    int rc = rt_sampler_live(&run->sampler, node->dist, node->bans, node->n_bans, &live, err);
-    return rc ? rc : live < run->o.stuck_mass || live == 0;
+    int rc = rt_live(run, run->n, NULL, 0, &live, err);
+    if (rc) return rc;
+    return live < run->o.stuck_mass || live <= 0 ? RETRACE_DONE : RETRACE_OK;
+}
+
+static int admits(void *ud, retrace_token id) {
+    retrace_run *run = ud;
+    return rt_admits(run, run->n, id);
+}
+
+/* The weights of the draw at the head. With a constraint the candidates are asked about one by one,
+ * as many as the truncation looks at; when that takes too long, or the truncation needs the mass of
+ * them all, the whole mask is made. Without a truncation the token is asked about once drawn. */
+static int weigh(retrace_run *run, const double **weights, const retrace_token **ids, int *n,
+                 retrace_error *err) {
+    rt_sampling how = rt_sampling_of(run);
+    int constrained = rt_constrained(run);
+    int rc = rt_shape(run, rt_head(run)->dist, err);
+    if (rc) return rc;
+    if (constrained) {
+        how.admits = admits;
+        how.ud = run;
+    }
+    rc = rt_sampler_weigh(&run->sampler, &how, weights, ids, n, err);
+    if (rc != RETRACE_DONE) return rc;
+    retrace_dist *masked;
+    how.admits = NULL;
+    rc = rt_masked(run, run->n, &masked, err);
+    if (rc == RETRACE_OK) rc = rt_shape(run, masked, err);
+    return rc ? rc : rt_sampler_weigh(&run->sampler, &how, weights, ids, n, err);
+}
+
+/* Draws until the token is admitted; the conditional law is the law under the mask. An index, n or
+ * more when there is none, or negative. */
+static int choose_admitted(retrace_run *run, const retrace_token *ids, int n, retrace_error *err) {
+    enum { FEW = 8 };
+    double *weights = run->sampler.weights;
+    int ask = !ids && rt_constrained(run);
+    for (int refused = 0;; refused++) {
+        int i = rt_choose(run, &run->attempts, 0, run->n, weights, ids, n, err);
+        if (i < 0 || i >= n || !ask || rt_admits(run, run->n, i)) return i;
+        weights[i] = 0;
+        if (refused == FEW && rt_mask_weights(run, run->n, weights, n, err)) return RETRACE_ENOMEM;
+    }
+}
+
+/* Until something can be drawn: soft bans give way. */
+static int draw_local(retrace_run *run, retrace_token *id, retrace_error *err) {
+    rt_node *node = rt_head(run);
+    const double *weights;
+    const retrace_token *ids;
+    for (;;) {
+        int n = 0, i = 0, rc = exhausted(run, err);
+        if (rc == RETRACE_OK) rc = weigh(run, &weights, &ids, &n, err);
+        if (rc == RETRACE_OK && n > 0) i = choose_admitted(run, ids, n, err);
+        if (rc < 0 || i < 0) return rc < 0 ? rc : i;
+        if (rc == RETRACE_OK && i < n) {
+            *id = ids ? ids[i] : i;
+            run->drawn.at = i;
+            run->drawn.n = n;
+            return RETRACE_OK;
+        }
+        if (!rt_soft_lift(node)) return RETRACE_DONE;
+    }
 }
 
 int retrace_run_draw(retrace_run *run, retrace_token *id, retrace_error *err) {
-    rt_sampling how = {(int)(run->o.top_k > INT32_MAX ? 0 : run->o.top_k), run->o.top_p,
-                       run->o.min_p, run->o.typical, run->o.temp};
-    const double *weights;
-    const retrace_token *ids;
-    int n, rc = exhausted(run, err);
+    int rc = rt_exact(run) ? rt_exact_draw(run, id, err) : draw_local(run, id, err);
     if (rc) return rc;
-    rc = shape(run, err);
-    if (rc == RETRACE_OK) rc = rt_sampler_weigh(&run->sampler, &how, &weights, &ids, &n, err);
-    if (rc) return rc;
-    if (n == 0) return RETRACE_DONE;
-    int i = rt_choose(run, &run->attempts, 0, run->n, weights, ids, n, err);
-    if (i < 0 || i >= n) return i < 0 ? i : RETRACE_DONE;
-    rt_head(run)->draws++;
-    *id = ids ? ids[i] : i;
     double logit = rt_shape_logit(&run->sampler.shape, *id) * run->sampler.shape.scale;
-    run->drawn = (rt_drawn){.id = *id,
-                            .node = -1,
-                            .at = i,
-                            .n = n,
-                            .logit = run->o.temp > 0 ? logit / run->o.temp : logit};
+    rt_head(run)->draws++;
+    run->drawn.id = *id;
+    run->drawn.node = -1;
+    run->drawn.logit = run->o.temp > 0 ? logit / run->o.temp : logit;
     return RETRACE_OK;
 }

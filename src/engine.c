@@ -76,7 +76,7 @@ retrace_event *rt_event(retrace_run *run, retrace_event_kind kind, const char *w
     return &said->event;
 }
 
-int rt_tell_push(retrace_run *run, retrace_error *err) {
+int rt_tell_push(retrace_run *run, int drawn, retrace_error *err) {
     const rt_node *node = rt_head(run);
     retrace_event *e = rt_event(run, RETRACE_PUSH, NULL);
     if (!e) return rt_nomem(err);
@@ -86,6 +86,7 @@ int rt_tell_push(retrace_run *run, retrace_error *err) {
     e->id = node->token;
     e->text = retrace_piece(run->model, node->token);
     e->logprob = node->logp;
+    e->drawn = drawn;
     e->top = node->top;
     e->n_top = node->n_top;
     return RETRACE_OK;
@@ -134,13 +135,25 @@ int retrace_run_push(retrace_run *run, retrace_token id, retrace_error *err) {
     assert(!run->pushed);
     rt_keep_pin(rt_head(run)->dist, 0);
     int rc = rt_enter(run, id, err);
-    run->pushed = rc == RETRACE_OK;
-    if (rc == RETRACE_OK && run->drawn.node < 0 && run->drawn.id == id)
-        run->drawn.node = run->path[run->n];
-    return rc;
+    if (rc) return rc;
+    rt_node *node = rt_head(run);
+    run->pushed = 1;
+    if (run->drawn.node < 0 && run->drawn.id == id) run->drawn.node = node->id;
+    node->span = -1;
+    if (run->force.by != RT_FORCE_BEST) { /* a best try keeps what was known of its draw */
+        retrace_free(node->sampled);
+        node->sampled = NULL;
+    }
+    if (rt_exact(run)) rt_exact_pushed(run);
+    return RETRACE_OK;
+}
+
+static int tell_newest(retrace_run *run, retrace_error *err) {
+    return rt_tell_push(run, run->drawn.node == run->path[run->n], err);
 }
 
 static void cut(retrace_run *run, int to) {
+    run->untold = 0;
     run->n = to;
     run->text.n = to > 0 ? run->ends[to - 1] : 0;
     run->reviewed = 0;
@@ -148,6 +161,10 @@ static void cut(retrace_run *run, int to) {
 
 int rt_erase(retrace_run *run, int to, const char *rule, const char *why, int n_old,
              retrace_error *err) {
+    if (run->untold) {
+        int rc = tell_newest(run, err);
+        if (rc) return rc;
+    }
     retrace_event *e = rt_event(run, RETRACE_ERASE, why);
     if (!e) return rt_nomem(err);
     run->stats.erased += run->n - to;
@@ -174,13 +191,24 @@ static int let_through(retrace_run *run, int to, int again) {
     return 1;
 }
 
+/* Proposals that do not count: of a rule about its own forced text, of a soft one that is spent
+ * there. */
+static int ignored(const retrace_run *run, const rt_watch *w, int n) {
+    int rule = (int)(w - run->watch);
+    const rt_node *node = rt_trace_node(&run->trace, run->path[n]);
+    if (node->span >= 0 && node->span_rule == rule) return 1;
+    return w->proposal.max_retries > 0 && rt_soft_spent(run, rule, w->proposal.to);
+}
+
 /* Does the proposal of w count? Going back behind what has settled is the rule's mistake. */
-static int accept_proposal(retrace_run *run, rt_watch *w, int again, retrace_error *err) {
+static int accept_proposal(retrace_run *run, rt_watch *w, int n, int again, retrace_error *err) {
     int to = w->proposal.to, inside = to >= 0 && to < run->n;
-    if (inside && let_through(run, to, again)) return RETRACE_OK;
+    if (inside && (ignored(run, w, n) || let_through(run, to, again))) return RETRACE_OK;
     if (!inside || to < run->settled)
         return retrace_fail(err, RETRACE_EUSAGE, "rule '%s' would erase to %d, outside %d to %d",
                             w->rule->type->name, to, run->settled, run->n - 1);
+    if (w->proposal.n_force == 0) rt_proposal_plain(&w->proposal);
+    if (w->proposal.force) rt_force_once(run, (int)(w - run->watch), &w->proposal);
     w->proposes = 1;
     return RETRACE_OK;
 }
@@ -195,13 +223,13 @@ static int ask_rule(retrace_run *run, int i, int n, retrace_ending ending, size_
     if (!type->judge) return RETRACE_OK;
     rt_view(run, n, i, ending, &v);
     v.limit = limit;
-    w->proposal = (retrace_proposal){0};
+    rt_proposal_clear(&w->proposal);
     int rc = type->judge(w->rule->self, &v, marks + w->mark_at, &w->proposal, err);
     if (run->starved) return rt_nomem(err); /* a draw in there was none */
     if (rc != RETRACE_DONE) return rc;
     size_t end = w->proposal.end ? w->proposal.end : retrace_view_length(&v);
     if (limit != SIZE_MAX && end >= limit) return RETRACE_OK;
-    return accept_proposal(run, w, marks == run->scratch, err);
+    return accept_proposal(run, w, n, marks == run->scratch, err);
 }
 
 /* Asks all. What they leave in the marks stays at the newest place, or is thrown away for an
@@ -234,33 +262,66 @@ static rt_watch *furthest(retrace_run *run) {
 
 static int add_bans(retrace_run *run, rt_node *node, const retrace_proposal *p,
                     retrace_error *err) {
-    int rc = RETRACE_OK;
-    if (p->n_ban == 0) rc = rt_node_ban(node, run->tokens[run->n_prompt + p->to]);
-    for (int i = 0; rc >= 0 && i < p->n_ban; i++) rc = rt_node_ban(node, p->ban[i]);
+    int rc = RETRACE_OK, soft = p->max_retries > 0;
+    if (p->no_ban) return RETRACE_OK;
+    if (p->n_ban == 0 && !p->force)
+        rc = rt_node_ban(node, run->tokens[run->n_prompt + p->to], soft);
+    for (int i = 0; rc >= 0 && i < p->n_ban; i++) rc = rt_node_ban(node, p->ban[i], soft);
     return rc < 0 ? rt_nomem(err) : RETRACE_OK;
+}
+
+/* Counts a proposal that is carried out and bans what it asks for. */
+static int apply_proposal(retrace_run *run, rt_watch *w, retrace_error *err) {
+    rt_node *node = rt_trace_node(&run->trace, run->path[w->proposal.to]);
+    w->hits++;
+    if (w->proposal.max_retries > 0) {
+        rt_try *t = rt_node_try(node, (int)(w - run->watch));
+        if (!t) return rt_nomem(err);
+        t->tries++;
+        t->banned |= !w->proposal.no_ban && !w->proposal.force;
+    }
+    return add_bans(run, node, &w->proposal, err);
+}
+
+/* Goes back as `best` proposes, with the bans of all that would go to the same place. */
+static int carry_out(retrace_run *run, rt_watch *best, retrace_error *err) {
+    if (run->stats.rewinds >= run->o.max_rewinds)
+        return rt_give_up(run, RETRACE_FINISH_BUDGET, "max_rewinds", err);
+    int to = best->proposal.to, begin = rt_back_to(run, to), rc = RETRACE_OK;
+    int n_old = rt_trace_node(&run->trace, run->path[begin])->n_bans;
+    rt_node *node = rt_trace_node(&run->trace, run->path[to]);
+    retrace_token led = run->tokens[run->n_prompt + to];
+    for (int i = 0; rc == RETRACE_OK && i < run->n_watch; i++) {
+        rt_watch *w = &run->watch[i];
+        if (!w->proposes || w->proposal.to != to || (w != best && w->proposal.force)) continue;
+        rc = apply_proposal(run, w, err);
+    }
+    if (rc) return rc;
+    if (best->proposal.max_retries > 0 && node->draws > 0) node->draws--;
+    best->erased += run->n - begin;
+    run->stats.rewinds++;
+    rc = rt_back(run, to, best->rule->type->name, best->proposal.why, n_old, err);
+    if (rc == RETRACE_OK && best->proposal.force && begin == to)
+        rc = rt_force_begin(run, best, led, err);
+    return rc;
 }
 
 /* Carries out the best proposal: RETRACE_DONE when there was one. */
 static int go_back(retrace_run *run, retrace_error *err) {
-    rt_watch *best = furthest(run);
-    if (!best) return RETRACE_OK;
-    if (run->stats.rewinds >= run->o.max_rewinds) {
-        int rc = rt_give_up(run, RETRACE_FINISH_BUDGET, "max_rewinds", err);
+    rt_watch *best;
+    while ((best = furthest(run)) != NULL) {
+        int carry = 1, rc = RETRACE_OK;
+        if (rt_exact(run)) {
+            rc = rt_exact_reject(run, best, err);
+            return rc ? rc : RETRACE_DONE;
+        }
+        if (best->proposal.max_retries > 0) rc = rt_soft_decide(run, best, &carry, err);
+        if (rc) return rc;
+        if (!carry) continue;
+        rc = carry_out(run, best, err);
         return rc ? rc : RETRACE_DONE;
     }
-    int to = best->proposal.to;
-    rt_node *node = rt_trace_node(&run->trace, run->path[to]);
-    int n_old = node->n_bans;
-    for (int i = 0; i < run->n_watch; i++) {
-        rt_watch *w = &run->watch[i];
-        if (!w->proposes || w->proposal.to != to) continue;
-        w->hits++;
-        if (add_bans(run, node, &w->proposal, err)) return RETRACE_ENOMEM;
-    }
-    best->erased += run->n - to;
-    run->stats.rewinds++;
-    int rc = rt_erase(run, to, best->rule->type->name, best->proposal.why, n_old, err);
-    return rc ? rc : RETRACE_DONE;
+    return RETRACE_OK;
 }
 
 /* Judges the answer as it would be read if it ended after n tokens and `length` bytes. */
@@ -327,8 +388,9 @@ int rt_judge(retrace_run *run, retrace_error *err) {
                 rt_stop_find(run, run->n > 1 ? run->ends[run->n - 2] : 0, &stop);
     int rc = ask_rules(run, run->n, ends ? RETRACE_ENDING_END : RETRACE_GOING,
                        found ? stop.end : SIZE_MAX, 1, err);
-    /* An end token that nobody objects to leaves no trace: it is no part of the answer. */
-    if (rc == RETRACE_OK && (!ends || furthest(run))) rc = rt_tell_push(run, err);
+    /* An end token that stands leaves no trace: it is no part of the answer. */
+    run->untold = ends;
+    if (rc == RETRACE_OK && !ends) rc = tell_newest(run, err);
     if (rc == RETRACE_OK) rc = go_back(run, err);
     if (rc == RETRACE_OK) rc = end_or_settle(run, found && !ends, &stop, ends, err);
     return rc == RETRACE_DONE ? RETRACE_OK : rc;
@@ -344,11 +406,11 @@ int rt_review(retrace_run *run, retrace_error *err) {
         retrace_view v;
         rt_view(run, run->n, i, RETRACE_GOING, &v);
         v.next = node->dist;
-        w->proposal = (retrace_proposal){0};
+        rt_proposal_clear(&w->proposal);
         int rc =
             w->rule->type->review(w->rule->self, &v, node->mark + w->mark_at, &w->proposal, err);
         if (run->starved) return rt_nomem(err);
-        if (rc == RETRACE_DONE) rc = accept_proposal(run, w, 0, err);
+        if (rc == RETRACE_DONE) rc = accept_proposal(run, w, run->n, 0, err);
         if (rc) return rc;
         any |= w->proposes;
     }
@@ -359,6 +421,8 @@ int rt_review(retrace_run *run, retrace_error *err) {
 int rt_cut_clean(retrace_run *run, retrace_error *err) {
     for (;;) {
         int rc = judge_ending(run, run->n, run->text.n, RETRACE_ENDING_LENGTH, err);
+        for (int i = 0; i < run->n_watch; i++)
+            run->watch[i].proposes &= run->watch[i].proposal.max_retries == 0;
         const rt_watch *best = rc == RETRACE_OK ? furthest(run) : NULL;
         if (!best) return rc;
         const rt_node *node = rt_trace_node(&run->trace, run->path[best->proposal.to]);
@@ -376,6 +440,13 @@ static int token_at(const retrace_run *run, size_t byte, int n) {
     return n > 0 && run->ends[n - 1] > byte ? n - 1 : n;
 }
 
+/* Forced text goes as a whole: inside of it nothing settles. */
+static int span_begin(const retrace_run *run, int n) {
+    if (n == run->n) return run->force.by >= 0 ? run->force.to : n;
+    const rt_node *next = rt_trace_node(&run->trace, run->path[n + 1]);
+    return next->span >= 0 && next->span < n ? next->span : n;
+}
+
 /* The least position that may still be erased from behind place n. */
 static int reach(retrace_run *run, int n) {
     size_t length = n > 0 ? run->ends[n - 1] : 0;
@@ -383,6 +454,8 @@ static int reach(retrace_run *run, int n) {
     int least = token_at(run, length - rt_utf8_tail(run->text.s, length), n);
     int stop = token_at(run, rt_stop_begun(run, length), n);
     if (stop < least) least = stop;
+    int forced = span_begin(run, n);
+    if (forced < least) least = forced;
     for (int i = 0; i < run->n_watch; i++) {
         const rt_watch *w = &run->watch[i];
         if (!w->rule->type->horizon) continue;

@@ -50,10 +50,11 @@ static int take_options(retrace_run *run, const retrace_options *o, retrace_erro
     int64_t most = run->model->facts.n_ctx;
     if (o->max_tokens < 0) run->o.max_tokens = most;
     int64_t n = run->o.max_tokens;
-    if (o->max_rewinds < 0) run->o.max_rewinds = 4 * n + 1024;
+    if (o->max_rewinds < 0) run->o.max_rewinds = rt_exact(run) ? INT64_MAX : 4 * n + 1024;
     if (o->max_evaluated < 0) run->o.max_evaluated = 16 * n + 1024;
     int made = rt_driver_make(&run->driver, &run->driver_self, o->driver, err);
     if (made) return made;
+    if (run->driver->holds || rt_exact(run)) run->o.hold = RETRACE_HOLD_ALL;
     if (o->n_stops) {
         run->stops = copy_texts(o->stops, o->n_stops);
         if (!run->stops) return rt_nomem(err);
@@ -145,10 +146,13 @@ int retrace_run_new(retrace_run **out, retrace_model *m, const retrace_options *
     run->model = m;
     run->stuck_depth = -1;
     run->drawn.id = run->drawn.node = -1;
+    run->force.by = RT_FORCE_NONE;
+    run->masked_node = -1;
     size_t mark_size = 0;
     int rc = take_options(run, o, err);
     if (rc == RETRACE_OK) rc = take_prompt(run, prompt, n_prompt, err);
     if (rc == RETRACE_OK) rc = take_rules(run, o, &mark_size, err);
+    if (rc == RETRACE_OK && rt_exact(run)) rc = rt_exact_check(run, err);
     if (rc == RETRACE_OK && rt_trace_init(&run->trace, mark_size)) rc = rt_nomem(err);
     if (rc == RETRACE_OK) rc = rt_start_marks(run, err);
     if (rc) {
@@ -166,7 +170,14 @@ void retrace_run_free(retrace_run *run) {
     rt_sampler_free(&run->sampler);
     rt_buf_free(&run->before);
     rt_buf_free(&run->text);
-    for (int i = 0; i < run->n_watch; i++) retrace_free(run->watch[i].attempts.v);
+    for (int i = 0; i < run->n_watch; i++) {
+        retrace_free(run->watch[i].attempts.v);
+        rt_proposal_clear(&run->watch[i].proposal);
+    }
+    retrace_free(run->force.v);
+    retrace_free(run->masked.logits);
+    retrace_free(run->banned);
+    retrace_free(run->menu);
     retrace_free(run->attempts.v);
     retrace_free(run->watch);
     retrace_free(run->scratch);
@@ -225,7 +236,9 @@ static void take_answer(retrace_run *run) {
 static int move(retrace_run *run, retrace_error *err) {
     if (run->cancelled) {
         if (run->asked) forget_question(run);
-        run->o.hold = RETRACE_HOLD_MINIMAL; /* what cannot be erased is kept even if it was held */
+        /* What cannot be erased is kept even if it was held; an unfinished text of resample exact
+         * is of no law. */
+        if (!rt_exact(run)) run->o.hold = RETRACE_HOLD_MINIMAL;
         int rc = rt_settle(run, err);
         return rc ? rc : rt_give_up(run, RETRACE_FINISH_CANCELLED, "cancelled", err);
     }
@@ -237,9 +250,10 @@ static int move(retrace_run *run, retrace_error *err) {
         return rt_review(run, err);
     }
     run->pushed = 0;
-    int rc = run->driver->step(run->driver_self, run, err);
+    if (run->force.n) return rt_force_push(run, err);
+    int rc = rt_choice_step(run, err);
     if (rc == RETRACE_DONE) return rt_stuck(run, err);
-    if (rc) return rc;
+    if (rc || run->choosing) return rc;
     assert(run->pushed);
     return rt_judge(run, err);
 }
@@ -260,6 +274,7 @@ int retrace_run_next(retrace_run *run, retrace_need *need, retrace_error *err) {
     if (run->asked && !run->query.answered && !run->cancelled)
         return retrace_fail(err, RETRACE_EUSAGE, "the questions have not been answered");
     for (;;) {
+        if (run->choosing && !run->cancelled) return rt_choice_hand(run, need), RETRACE_OK;
         int rc = move(run, err);
         if (rc) {
             run->next_event = run->n_events = 0;
@@ -281,6 +296,11 @@ int retrace_run_finish(retrace_run *run, retrace_event_fn *each, void *ud, retra
     while ((rc = retrace_run_next(run, &need, err)) == RETRACE_OK) {
         if (need.kind == RETRACE_EVENT) {
             if (each && each(ud, need.event)) retrace_run_cancel(run);
+            continue;
+        }
+        if (need.kind == RETRACE_NEED_CHOICE) {
+            rc = retrace_run_choose(run, &(retrace_choice){.kind = RETRACE_CHOOSE_DRAW}, err);
+            if (rc) return rc;
             continue;
         }
         rc = retrace_model_eval(run->model, need.queries, need.n_queries, err);

@@ -34,10 +34,19 @@ typedef struct rt_said {
 /* The newest draw, whose weights are still in the sampler. */
 typedef struct rt_drawn {
     retrace_token id;
-    int node; /* where it was pushed; -1: not yet, or not */
-    int at, n;    /* its index among n weights */
+    int node;  /* where it was pushed; -1: not yet, or not */
+    int at, n; /* its index among n weights */
     double logit;
 } rt_drawn;
+
+/* Tokens that are put one after the other instead of drawing. */
+enum { RT_FORCE_NONE = -1, RT_FORCE_BEST = -2, RT_FORCE_HAND = -3 };
+typedef struct rt_force {
+    retrace_token *v;
+    int n, at; /* how many, and how many of them stand */
+    int by;    /* a rule, or one of the above: a best try put back, a person */
+    int to;    /* the place they begin from */
+} rt_force;
 
 struct retrace_run {
     retrace_model *model;
@@ -63,6 +72,26 @@ struct retrace_run {
     rt_buf text;
     char *scratch; /* a place's marks, for judgements that leave none */
 
+    rt_force force;
+    retrace_dist masked;   /* what constraints admit at a place; its own logits */
+    int masked_node;       /* which place; -1: none */
+    retrace_token *banned; /* scratch */
+    int cap_banned;
+
+    /* A person's move. */
+    retrace_candidate *menu;
+    int n_menu, cap_menu;
+    int asked_for;           /* candidates */
+    int choosing;            /* waiting for it */
+    int ask_again, draw_one; /* what the next move is instead of the driver's */
+
+    /* Resample exact: of the newest draw. */
+    struct {
+        const retrace_token *ids;
+        int n;
+        double total, p;
+    } exact;
+
     int settled; /* tokens */
     size_t settled_bytes;
 
@@ -76,6 +105,7 @@ struct retrace_run {
 
     retrace_query query;
     int asked, reviewed, pushed;
+    int untold;  /* the newest token is an end token, told of only if it is taken back */
     int starved; /* a rule's draw ran out of memory */
     int cancelled;
     retrace_finish finish;
@@ -104,6 +134,10 @@ int rt_stop_token(const retrace_run *run, retrace_token id, rt_stop *out);
 size_t rt_stop_begun(const retrace_run *run, size_t length);
 
 /* ==== draw.c: retrace_run_draw, and ==== */
+
+/* Edits the distribution for a draw at the head. */
+int rt_shape(retrace_run *run, retrace_dist *d, retrace_error *err);
+rt_sampling rt_sampling_of(const retrace_run *run);
 int rt_choose(retrace_run *run, rt_attempts *attempts, uint64_t purpose, int pos, const double *p,
               const retrace_token *ids, int n, retrace_error *err);
 
@@ -114,6 +148,69 @@ void rt_view(retrace_run *run, int n, int rule, retrace_ending ending, retrace_v
 /* Tokens that spell the text exactly; RETRACE_DONE: none do. *out is the caller's. */
 int rt_spell(const retrace_model *m, retrace_text text, retrace_token **out, int *n,
              retrace_error *err);
+
+/* ==== constrain.c ==== */
+
+int rt_constrained(const retrace_run *run);
+/* May the token stand behind the place n tokens in? */
+int rt_admits(retrace_run *run, int n, retrace_token id);
+/* The model's distribution at that place, -INFINITY where a token is not admitted. The run's,
+ * overwritten by the next place's. */
+int rt_masked(retrace_run *run, int n, retrace_dist **out, retrace_error *err);
+/* Puts the weights of tokens, by id, that are not admitted there to 0. */
+int rt_mask_weights(retrace_run *run, int n, double *weights, int n_weights, retrace_error *err);
+/* The share of the model's probability, over what is admitted, that the bans there and `more`
+ * leave. 1 when the place's distribution has been dropped. */
+int rt_live(retrace_run *run, int n, const retrace_token *more, int n_more, double *live,
+            retrace_error *err);
+
+/* ==== retry.c ==== */
+
+void rt_proposal_clear(retrace_proposal *p);
+/* Takes the force out of it. */
+void rt_proposal_plain(retrace_proposal *p);
+/* Is the rule spent at the place `to`? */
+int rt_soft_spent(const retrace_run *run, int rule, int to);
+/* What to do with the soft proposal of w: RETRACE_OK with *carry_out, or without it: dropped;
+ * RETRACE_DONE: the best try is being put back. */
+int rt_soft_decide(retrace_run *run, rt_watch *w, int *carry_out, retrace_error *err);
+/* Takes soft bans away from an exhausted place; 0: there were none. */
+int rt_soft_lift(rt_node *node);
+
+/* From the head on these tokens are put; the memory is the run's from here on. */
+void rt_force_set(retrace_run *run, retrace_token *tokens, int n, int by);
+void rt_force_drop(retrace_run *run);
+void rt_force_once(const retrace_run *run, int rule, retrace_proposal *p);
+/* Starts the force that w proposes, at the head; `instead` had led on from there. */
+int rt_force_begin(retrace_run *run, rt_watch *w, retrace_token instead, retrace_error *err);
+/* Puts the next of them and judges it. */
+int rt_force_push(retrace_run *run, retrace_error *err);
+/* Where an erase to `to`, below the head, goes back to: forced text goes as a whole. */
+int rt_back_to(const retrace_run *run, int to);
+/* Erases to there and withdraws what was forced. n_old as in rt_erase, of that place. */
+int rt_back(retrace_run *run, int to, const char *rule, const char *why, int n_old,
+            retrace_error *err);
+
+/* ==== choice.c ==== */
+
+/* The question as handed out. */
+void rt_choice_hand(const retrace_run *run, retrace_need *need);
+/* The next move: the driver's, or what a person's answer asks for. */
+int rt_choice_step(retrace_run *run, retrace_error *err);
+
+/* ==== exact.c ==== */
+
+int rt_exact(const retrace_run *run);
+/* Are the options and rules of the run admitted? */
+int rt_exact_check(const retrace_run *run, retrace_error *err);
+/* As retrace_run_draw. */
+int rt_exact_draw(retrace_run *run, retrace_token *id, retrace_error *err);
+/* The token drawn has been pushed. */
+void rt_exact_pushed(retrace_run *run);
+/* w rejects what stands: its place is dead, and the run starts again. */
+int rt_exact_reject(retrace_run *run, rt_watch *w, retrace_error *err);
+/* The base law does not go on from the head. */
+int rt_exact_dead_end(retrace_run *run, retrace_error *err);
 
 /* ==== engine.c ==== */
 
@@ -126,8 +223,8 @@ retrace_event *rt_event(retrace_run *run, retrace_event_kind kind, const char *w
 
 /* Moves the head to a child with that token, new or visited before, without judging. */
 int rt_enter(retrace_run *run, retrace_token token, retrace_error *err);
-/* Tells of the newest token. */
-int rt_tell_push(retrace_run *run, retrace_error *err);
+/* Tells of the newest token, and whether it was drawn. */
+int rt_tell_push(retrace_run *run, int drawn, retrace_error *err);
 /* Takes back the tokens from position `to` on and tells. The bans are those of the node gone back
  * to, from index n_old on. */
 int rt_erase(retrace_run *run, int to, const char *rule, const char *why, int n_old,

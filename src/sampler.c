@@ -318,6 +318,7 @@ static int keep_nucleus(rt_sampler *s, double top_p, retrace_error *err) {
 static int truncate_all(rt_sampler *s, const rt_sampling *o, retrace_error *err) {
     enum { FEW = 256 };
     double total = 0;
+    if (o->admits) return RETRACE_DONE;
     int rc = gather(s, FEW, err), cut;
     if (rc || s->n_cands < 2) return rc;
     if (o->top_p < 1) {
@@ -332,9 +333,25 @@ static int truncate_all(rt_sampler *s, const rt_sampling *o, retrace_error *err)
     return rc;
 }
 
+/* The k best that are admitted. */
+static int gather_admitted(rt_sampler *s, const rt_sampling *o, int k, retrace_error *err) {
+    enum { ROUNDS = 12, MANY = 256 };
+    if (o->admits && k > MANY) return RETRACE_DONE;
+    for (int round = 0; round < ROUNDS; round++) {
+        int rc = gather(s, k, err), refused = 0;
+        for (int i = 0; rc == RETRACE_OK && o->admits && i < s->n_cands; i++) {
+            if (o->admits(o->ud, s->cands[i].id)) continue;
+            refused++;
+            rc = retrace_shape_ban(&s->shape, s->cands[i].id, err);
+        }
+        if (rc || !refused) return rc;
+    }
+    return RETRACE_DONE;
+}
+
 /* After a top-k, or with `typical`, which needs every candidate. */
 static int truncate_top(rt_sampler *s, const rt_sampling *o, int k, retrace_error *err) {
-    int rc = gather(s, k, err);
+    int rc = gather_admitted(s, o, k, err);
     if (rc == RETRACE_OK && s->n_cands > 1 && o->typical < 1) rc = keep_typical(s, o->typical, err);
     if (rc || s->n_cands < 2) return rc;
     if (o->top_p < 1) keep_top_p(s, o->top_p, 0);

@@ -25,6 +25,8 @@ struct retrace_shape {
 typedef struct rt_sampling {
     int top_k; /* <= 0: all */
     double top_p, min_p, typical, temp;
+    int (*admits)(void *ud, retrace_token id); /* NULL: all are */
+    void *ud;
 } rt_sampling;
 
 /* One token that may be drawn. */
@@ -59,7 +61,9 @@ int rt_shape_put(struct retrace_shape *s, retrace_token id, double logit, retrac
 int rt_shape_count(struct retrace_shape *s, retrace_token id, double each, double once,
                    retrace_error *err);
 
-/* The weights of the draw. *ids NULL: weight i is token i's. *n is 0 when nothing can be drawn. */
+/* The weights of the draw. RETRACE_DONE: so many candidates are not admitted, or the truncation is
+ * such, that the whole mask is needed. Without truncation `admits` is not asked. *ids NULL: weight
+ * i is token i's. *n is 0 when nothing can be drawn. */
 int rt_sampler_weigh(rt_sampler *s, const rt_sampling *o, const double **weights,
                      const retrace_token **ids, int *n, retrace_error *err);
 

@@ -20,7 +20,7 @@ static int go_to(retrace_run *run, const rt_node *target, const char *why, retra
         const rt_node *next = target;
         while (next->depth > run->n + 1) next = rt_trace_node(&run->trace, next->parent);
         rc = rt_enter(run, next->token, err);
-        if (rc == RETRACE_OK) rc = rt_tell_push(run, err);
+        if (rc == RETRACE_OK) rc = rt_tell_push(run, 0, err);
     }
     return rc;
 }
@@ -40,7 +40,7 @@ static int allow(retrace_run *run, retrace_error *err) {
     if (!e) return rt_nomem(err);
     e->node = node->id;
     e->rule = "stuck";
-    node->n_bans = 0;
+    node->n_bans = node->n_soft = 0;
     node->draws = 0;
     node->exempt = 1;
     run->stuck_depth = -1;
@@ -54,6 +54,7 @@ static int by_policy(retrace_run *run, retrace_error *err) {
 }
 
 int rt_stuck(retrace_run *run, retrace_error *err) {
+    if (rt_exact(run)) return rt_exact_dead_end(run, err);
     if (run->n > run->stuck_depth) {
         run->stuck_depth = run->n;
         run->stuck_node = run->path[run->n];
@@ -66,9 +67,9 @@ int rt_stuck(retrace_run *run, retrace_error *err) {
     if (run->stats.rewinds >= run->o.max_rewinds)
         return rt_give_up(run, RETRACE_FINISH_BUDGET, "max_rewinds", err);
     int to = run->n - (run->stuck_step < room ? run->stuck_step : room);
+    int n_old = rt_trace_node(&run->trace, run->path[rt_back_to(run, to)])->n_bans;
     rt_node *node = rt_trace_node(&run->trace, run->path[to]);
-    int n_old = node->n_bans;
-    if (rt_node_ban(node, run->tokens[run->n_prompt + to]) < 0) return rt_nomem(err);
+    if (rt_node_ban(node, run->tokens[run->n_prompt + to], 0) < 0) return rt_nomem(err);
     run->stats.rewinds++;
-    return rt_erase(run, to, "stuck", exhausted, n_old, err);
+    return rt_back(run, to, "stuck", exhausted, n_old, err);
 }

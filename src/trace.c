@@ -44,6 +44,8 @@ static rt_node *new_node(rt_trace *t, int parent, int depth, retrace_token token
                       .sibling = -1,
                       .depth = depth,
                       .token = token,
+                      .span = -1,
+                      .live = 1,
                       .logp = NAN};
     node->mark = marks ? marks + (size_t)(node->id % RT_CHUNK) * t->mark_size : NULL;
     return node;
@@ -54,13 +56,24 @@ int rt_trace_init(rt_trace *t, size_t mark_size) {
     return new_node(t, -1, 0, -1) ? RETRACE_OK : RETRACE_ENOMEM;
 }
 
+static void free_tries(rt_try *t) {
+    while (t) {
+        rt_try *next = t->next;
+        retrace_free(t->best);
+        retrace_free(t);
+        t = next;
+    }
+}
+
 void rt_trace_free(rt_trace *t) {
     for (int i = 0; i < t->n; i++) {
         rt_node *node = rt_trace_node(t, i);
         rt_keep_drop(node->dist);
         retrace_free(node->bans);
         retrace_free(node->top);
+        retrace_free(node->soft);
         retrace_free(node->sampled);
+        free_tries(node->tries);
     }
     for (int i = 0; i < t->n_chunks; i++) {
         retrace_free(t->chunks[i]);
@@ -92,16 +105,55 @@ rt_node *rt_trace_add(rt_trace *t, rt_node *parent, retrace_token token) {
     return node;
 }
 
-static int banned(const rt_node *node, retrace_token token) {
+static int find_ban(const rt_node *node, retrace_token token) {
     for (int i = 0; i < node->n_bans; i++) {
-        if (node->bans[i] == token) return 1;
+        if (node->bans[i] == token) return i;
     }
-    return 0;
+    return -1;
 }
 
-int rt_node_ban(rt_node *node, retrace_token token) {
-    if (banned(node, token)) return RETRACE_DONE;
-    int rc = rt_grow(&node->bans, &node->cap_bans, node->n_bans + 1, sizeof *node->bans);
-    if (rc == RETRACE_OK) node->bans[node->n_bans++] = token;
-    return rc;
+int rt_node_banned(const rt_node *node, retrace_token token) {
+    return find_ban(node, token) >= 0;
+}
+
+int rt_node_ban(rt_node *node, retrace_token token, int soft) {
+    int at = find_ban(node, token), cap = node->cap_bans;
+    if (at >= 0) {
+        if (!soft && node->soft[at]) node->soft[at] = 0, node->n_soft--;
+        return RETRACE_DONE;
+    }
+    if (rt_grow(&node->bans, &cap, node->n_bans + 1, sizeof *node->bans)) return RETRACE_ENOMEM;
+    if (rt_grow(&node->soft, &node->cap_bans, node->n_bans + 1, 1)) return RETRACE_ENOMEM;
+    node->bans[node->n_bans] = token;
+    node->soft[node->n_bans++] = (unsigned char)soft;
+    node->n_soft += soft;
+    return RETRACE_OK;
+}
+
+void rt_node_lift(rt_node *node) {
+    int n = 0;
+    for (int i = 0; i < node->n_bans; i++) {
+        if (node->soft[i]) continue;
+        node->soft[n] = 0;
+        node->bans[n++] = node->bans[i];
+    }
+    node->n_bans = n;
+    node->n_soft = 0;
+}
+
+rt_try *rt_node_tried(const rt_node *node, int rule) {
+    rt_try *t = node->tries;
+    while (t && t->rule != rule) t = t->next;
+    return t;
+}
+
+rt_try *rt_node_try(rt_node *node, int rule) {
+    rt_try *t = rt_node_tried(node, rule);
+    if (t) return t;
+    t = retrace_calloc(1, sizeof *t);
+    if (!t) return NULL;
+    t->rule = rule;
+    t->next = node->tries;
+    node->tries = t;
+    return t;
 }

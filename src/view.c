@@ -19,6 +19,8 @@ void rt_view(retrace_run *run, int n, int rule, retrace_ending ending, retrace_v
         .drawn = n > 0 ? rt_trace_node(&run->trace, run->path[n - 1])->dist : NULL,
         .run = run,
         .rule = rule,
+        .forced = n > 0 && rule >= 0 && rt_trace_node(&run->trace, run->path[n])->span >= 0 &&
+                  rt_trace_node(&run->trace, run->path[n])->span_rule == rule,
     };
 }
 
@@ -69,6 +71,12 @@ static void measure(const rt_sampler *s, const rt_drawn *drawn, retrace_sampled 
     if (out->entropy < 0) out->entropy = 0; /* one token, and rounding */
 }
 
+/* A draw without truncation asks constraints about the token drawn only. */
+static int mask_dense(retrace_run *run, int n) {
+    if (run->drawn.n != run->model->facts.vocab || !rt_constrained(run)) return RETRACE_OK;
+    return rt_mask_weights(run, n, run->sampler.weights, run->drawn.n, NULL);
+}
+
 int retrace_view_sampled(const retrace_view *v, retrace_sampled *out) {
     retrace_run *run = v->run;
     if (v->n == 0) return 0;
@@ -76,6 +84,7 @@ int retrace_view_sampled(const retrace_view *v, retrace_sampled *out) {
     if (!node->sampled && run->drawn.node == node->id) {
         node->sampled = retrace_alloc(sizeof *node->sampled);
         if (!node->sampled) return run->starved = 1, 0;
+        if (mask_dense(run, v->n - 1)) return run->starved = 1, 0;
         measure(&run->sampler, &run->drawn, node->sampled);
     }
     if (node->sampled) *out = *node->sampled;
