@@ -77,9 +77,11 @@ static int may_retry(retrace_run *run, const retrace_proposal *p, const rt_try *
     return leaves_enough(run, p, err);
 }
 
-/* Is another try better than the one that stands? */
+/* Is another try better than the one that stands? Nobody's forced text is broken for it. */
 static int better(const retrace_run *run, const rt_watch *w, const rt_try *t, int eligible) {
+    const rt_node *first = rt_trace_node(&run->trace, run->path[w->proposal.to + 1]);
     if (!t->best || run->stats.rewinds >= run->o.max_rewinds) return 0;
+    if (first->span >= 0 || run->force.by >= 0 || run->force.by == RT_FORCE_HAND) return 0;
     int n = run->n - w->proposal.to;
     int same = n == t->n_best && memcmp(t->best, run->tokens + run->n_prompt + w->proposal.to,
                                         (size_t)n * sizeof *t->best) == 0;
@@ -213,10 +215,17 @@ static int withdraw(retrace_run *run, retrace_error *err) {
     return RETRACE_OK;
 }
 
+/* A best try is one that a soft rule itself has banned. */
+static int cannot_stand(retrace_run *run, retrace_token id) {
+    int banned = run->force.by == RT_FORCE_BEST ? rt_node_banned_hard(rt_head(run), id)
+                                                : rt_node_banned(rt_head(run), id);
+    return banned || !rt_admits(run, run->n, id);
+}
+
 int rt_force_push(retrace_run *run, retrace_error *err) {
     rt_force *f = &run->force;
     retrace_token id = f->v[f->at];
-    if (rt_node_banned(rt_head(run), id) || !rt_admits(run, run->n, id)) return withdraw(run, err);
+    if (cannot_stand(run, id)) return withdraw(run, err);
     run->drawn.id = run->drawn.node = -1;
     int rc = retrace_run_push(run, id, err);
     if (rc) return rc;

@@ -116,6 +116,11 @@ int rt_node_banned(const rt_node *node, retrace_token token) {
     return find_ban(node, token) >= 0;
 }
 
+int rt_node_banned_hard(const rt_node *node, retrace_token token) {
+    int at = find_ban(node, token);
+    return at >= 0 && !node->soft[at];
+}
+
 int rt_node_ban(rt_node *node, retrace_token token, int soft) {
     int at = find_ban(node, token), cap = node->cap_bans;
     if (at >= 0) {

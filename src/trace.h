@@ -71,6 +71,7 @@ rt_node *rt_trace_add(rt_trace *t, rt_node *parent, retrace_token token);
  * when it was there, RETRACE_ENOMEM. */
 int rt_node_ban(rt_node *node, retrace_token token, int soft);
 int rt_node_banned(const rt_node *node, retrace_token token);
+int rt_node_banned_hard(const rt_node *node, retrace_token token);
 /* Takes all soft bans away. */
 void rt_node_lift(rt_node *node);
 
