@@ -97,16 +97,14 @@ static const retrace_setting_info settings[] = {
     .horizon = horizon, .certain = certain
 
 static const retrace_rule_type picky_type = {.name = "picky", COMMON};
-static const retrace_rule_type mask_type = {
-    .name = "mask", COMMON, .admits = admits, .mask = mask};
+static const retrace_rule_type mask_type = {.name = "mask", COMMON, .admits = admits, .mask = mask};
 
 static retrace_rule *rule_of(const retrace_rule_type *type, const char *const *pairs) {
     retrace_setting s[16];
     retrace_rule *r = NULL;
     retrace_error err = {0};
     int n = 0;
-    for (; pairs[2 * n]; n++)
-        s[n] = (retrace_setting){pairs[2 * n], text_of(pairs[2 * n + 1])};
+    for (; pairs[2 * n]; n++) s[n] = (retrace_setting){pairs[2 * n], text_of(pairs[2 * n + 1])};
     if (rt_rule_make(&r, type, s, n, &err)) fail_msg("%s", err.msg);
     return r;
 }
@@ -181,8 +179,7 @@ static void soft_bans_give_way_to_hard_ones(void **unused) {
     retrace_options o = plain_options(1);
     o.stuck_mass = 0;
     /* soft bans a; hard bans b, c, d: a comes back and stands. */
-    go(o, "abcda", PICKY("bad", "a", "max_retries", "9"),
-       PICKY("bad", "bcd", "max_retries", "0"));
+    go(o, "abcda", PICKY("bad", "a", "max_retries", "9"), PICKY("bad", "bcd", "max_retries", "0"));
     assert_string_equal(a.text, "a");
     assert_int_equal(a.finish, RETRACE_FINISH_LENGTH);
 }
