@@ -171,9 +171,11 @@ typedef struct retrace_proposal {
 /* The draw that is being prepared. */
 typedef struct retrace_shape retrace_shape;
 
-RETRACE_API void retrace_shape_scale(retrace_shape *s,
-                                     double factor); /* all logits times factor > 0 */
+/* All logits times factor > 0: as edited, whatever the order in which rules scale and add. */
+RETRACE_API void retrace_shape_scale(retrace_shape *s, double factor);
+/* Adds x to one logit, before any scaling. */
 RETRACE_API int retrace_shape_add(retrace_shape *s, retrace_token id, double x, retrace_error *err);
+/* Takes a token out of this draw. */
 RETRACE_API int retrace_shape_ban(retrace_shape *s, retrace_token id, retrace_error *err);
 
 /* ==== Rules ==== */
