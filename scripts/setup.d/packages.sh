@@ -51,6 +51,7 @@ packages_missing() {
         need ninja-build "ninja" command -v ninja
         need pkg-config "pkg-config" command -v pkg-config
         need libutf8proc-dev "utf8proc" pkg-config --exists libutf8proc
+        need libpcre2-dev "PCRE2" pkg-config --exists libpcre2-8
         need libjansson-dev "jansson" pkg-config --exists jansson
         [ "$2" = 0 ] || need g++ "a C++ compiler" command -v "${CXX:-c++}"
     fi
