@@ -92,8 +92,9 @@ typedef enum retrace_type {
     RETRACE_CHOICE, /* one of `choices`; field: int, its index */
     RETRACE_TEXT,   /* any bytes; field: retrace_text, owned by the object */
     RETRACE_TEXTS,  /* repeatable; field: retrace_texts, owned by the object */
-    RETRACE_FILE /* as RETRACE_TEXTS, but a program that takes this from a person reads the file of
-                    that name and passes its bytes as the value; over HTTP it is not offered */
+    RETRACE_FILE, /* as RETRACE_TEXTS, but a program that takes this from a person reads the file of
+                     that name and passes its bytes as the value; over HTTP it is not offered */
+    RETRACE_LIST  /* the same, but the person names one of the lists that the program knows */
 } retrace_type;
 
 typedef struct retrace_texts {

@@ -83,10 +83,12 @@ typedef struct retrace_view {
                      a stop text completes there. SIZE_MAX: no limit */
     retrace_dist *drawn; /* the distribution the newest token was drawn from; NULL when n is 0, or
                             when it has been dropped */
-    retrace_dist *next;  /* the distribution after the newest token; NULL in judge and horizon */
+    retrace_dist *next;  /* the distribution after the newest token; NULL in judge, and in horizon
+                            unless it is asked about a place that the run has gone on from */
     struct retrace_run *run; /* for the functions below */
     int rule;                /* index of the rule in its run */
-    int forced; /* 1: the newest token stands because this rule forced it; a proposal is ignored */
+    int forced; /* k: the newest token is the k-th of a text that this rule forced there, and a
+                   proposal is ignored; 0: it is none */
 } retrace_view;
 
 /* Where the newest token's text begins, and how long the text is. */
@@ -295,6 +297,7 @@ struct retrace_model {
     const retrace_token_info *vocab; /* facts.vocab of them */
     int empty_prompt;                /* 1: an empty sequence may be asked about */
     struct retrace_keep *keep;       /* the library's store of kept distributions */
+    struct retrace_vocab *pieces;    /* the library's index of the vocabulary by text */
 };
 
 struct retrace_backend_type {

@@ -142,12 +142,7 @@ double retrace_dist_logp(retrace_dist *d, retrace_token id) {
 
 double retrace_dist_entropy(retrace_dist *d) {
     if (!d->have_entropy) {
-        double lse = rt_dist_lse(d), h = 0;
-        for (int i = 0; i < d->n; i++) {
-            double logp = (double)d->logits[i] - lse;
-            if (logp > -700) h -= logp * exp(logp);
-        }
-        d->entropy = h;
+        d->entropy = rt_entropy(d->logits, d->n, rt_dist_lse(d));
         d->have_entropy = 1;
     }
     return d->entropy;

@@ -113,40 +113,52 @@ static int admits(void *ud, retrace_token id) {
     return rt_admits(run, run->n, id);
 }
 
+/* The weights of the draw at the head under the whole mask. */
+static int weigh_masked(retrace_run *run, const double **weights, const retrace_token **ids, int *n,
+                        retrace_error *err) {
+    rt_sampling how = rt_sampling_of(run);
+    retrace_dist *masked;
+    int rc = rt_masked(run, run->n, &masked, err);
+    if (rc == RETRACE_OK) rc = rt_shape(run, masked, err);
+    return rc ? rc : rt_sampler_weigh(&run->sampler, &how, weights, ids, n, err);
+}
+
 /* The weights of the draw at the head. With a constraint the candidates are asked about one by one,
  * as many as the truncation looks at; when that takes too long, or the truncation needs the mass of
  * them all, the whole mask is made. Without a truncation the token is asked about once drawn. */
 static int weigh(retrace_run *run, const double **weights, const retrace_token **ids, int *n,
                  retrace_error *err) {
     rt_sampling how = rt_sampling_of(run);
-    int constrained = rt_constrained(run);
     int rc = rt_shape(run, rt_head(run)->dist, err);
     if (rc) return rc;
-    if (constrained) {
+    if (rt_constrained(run)) {
         how.admits = admits;
         how.ud = run;
     }
     rc = rt_sampler_weigh(&run->sampler, &how, weights, ids, n, err);
-    if (rc != RETRACE_DONE) return rc;
-    retrace_dist *masked;
-    how.admits = NULL;
-    rc = rt_masked(run, run->n, &masked, err);
-    if (rc == RETRACE_OK) rc = rt_shape(run, masked, err);
-    return rc ? rc : rt_sampler_weigh(&run->sampler, &how, weights, ids, n, err);
+    return rc == RETRACE_DONE ? weigh_masked(run, weights, ids, n, err) : rc;
 }
 
-/* Draws until the token is admitted; the conditional law is the law under the mask. An index, n or
- * more when there is none, or negative. */
+static int choose_token(retrace_run *run, const retrace_token *ids, int n, retrace_error *err) {
+    return rt_choose(run, &run->attempts, 0, run->n, run->sampler.weights, ids, n, err);
+}
+
+/* Draws until the token is admitted: the conditional law is the law under the mask. After a few
+ * refusals, or when no weight is left (what remains may have been too small to be a number beside
+ * what was refused), the mask is made. An index, n or more when there is none, or negative. */
 static int choose_admitted(retrace_run *run, const retrace_token *ids, int n, retrace_error *err) {
     enum { FEW = 8 };
     double *weights = run->sampler.weights;
-    int ask = !ids && rt_constrained(run);
-    for (int refused = 0;; refused++) {
-        int i = rt_choose(run, &run->attempts, 0, run->n, weights, ids, n, err);
-        if (i < 0 || i >= n || !ask || rt_admits(run, run->n, i)) return i;
+    const double *again;
+    if (ids || !rt_constrained(run)) return choose_token(run, ids, n, err);
+    for (int refused = 0; refused < FEW && rt_sum(weights, n) > 0; refused++) {
+        int i = choose_token(run, NULL, n, err);
+        if (i < 0 || i >= n || rt_admits(run, run->n, i)) return i;
         weights[i] = 0;
-        if (refused == FEW && rt_mask_weights(run, run->n, weights, n, err)) return RETRACE_ENOMEM;
     }
+    int rc = weigh_masked(run, &again, &ids, &n, err);
+    if (rc) return rc;
+    return n > 0 ? choose_token(run, NULL, n, err) : INT32_MAX;
 }
 
 /* Until something can be drawn: soft bans give way. */

@@ -461,6 +461,7 @@ static int reach(retrace_run *run, int n) {
         if (!w->rule->type->horizon) continue;
         retrace_view v;
         rt_view(run, n, i, RETRACE_GOING, &v);
+        if (n < run->n) v.next = node->dist;
         int to = w->rule->type->horizon(w->rule->self, &v, node->mark + w->mark_at);
         if (to < least) least = to;
     }

@@ -112,6 +112,7 @@ static int draw_live(retrace_run *run, const retrace_token *ids, int n, int *at,
     int rc = node->refused ? take_refused(run, run->n, ids, n, err) : RETRACE_OK;
     if (rc) return rc;
     weigh_children(run, node, ids, n);
+    if (!(rt_sum(weights, n) > 0)) return RETRACE_DONE;
     int i = rt_choose(run, &run->attempts, 0, run->n, weights, ids, n, err);
     if (i < 0 || i >= n) return i < 0 ? i : RETRACE_DONE;
     const rt_node *child = rt_trace_child(&run->trace, node, ids ? ids[i] : i);

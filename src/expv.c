@@ -76,6 +76,22 @@ TWICE double rt_sum(const double *p, int n) {
     return fold_lanes(acc);
 }
 
+/* Below -708 the term is nothing, as in exp_one. */
+static inline double entropy_one(double logp) {
+    logp = logp > -708.0 ? logp : -708.0;
+    return -logp * exp_one(logp);
+}
+
+TWICE double rt_entropy(const float *x, int n, double lse) {
+    double acc[LANES] = {0};
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        for (int j = 0; j < LANES; j++) acc[j] += entropy_one((double)x[i + j] - lse);
+    }
+    for (int j = 0; i < n; i++, j++) acc[j] += entropy_one((double)x[i] - lse);
+    return fold_lanes(acc);
+}
+
 TWICE float rt_max(const float *x, int n) {
     float acc[16];
     for (int j = 0; j < 16; j++) acc[j] = -INFINITY;

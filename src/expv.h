@@ -12,6 +12,9 @@ double rt_exp_sum(const float *x, int n, double shift, double scale, double *out
 /* Sum of p in a fixed order. */
 double rt_sum(const double *p, int n);
 
+/* The entropy, in nats, of logits x whose log-sum-exp is lse. x may hold -INFINITY. */
+double rt_entropy(const float *x, int n, double lse);
+
 /* The largest of x; -INFINITY when n is 0. */
 float rt_max(const float *x, int n);
 

@@ -8,6 +8,7 @@
 #include "expv.h"
 #include "models/models.h"
 #include "settings.h"
+#include "text/vocab.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -106,8 +107,9 @@ int retrace_model_open(retrace_model **out, const char *uri, const retrace_setti
     if (rc) return rc;
     m->type = type;
     m->keep = rt_keep_new(m->facts.vocab, (size_t)c.keep_mib << 20);
-    if (!m->keep) {
-        type->close(m);
+    m->pieces = rt_vocab_new(m);
+    if (!m->keep || !m->pieces) {
+        retrace_model_close(m);
         return rt_nomem(err);
     }
     *out = m;
@@ -117,6 +119,7 @@ int retrace_model_open(retrace_model **out, const char *uri, const retrace_setti
 void retrace_model_close(retrace_model *m) {
     if (!m) return;
     rt_keep_free(m->keep);
+    rt_vocab_free(m->pieces);
     m->type->close(m);
 }
 

@@ -132,7 +132,8 @@ int rt_setting_put(void *self, const retrace_setting_info *row, retrace_text v, 
     }
     case RETRACE_TEXT: return set_text((retrace_text *)(void *)field, v, err);
     case RETRACE_TEXTS:
-    case RETRACE_FILE: return add_text((retrace_texts *)(void *)field, v, err);
+    case RETRACE_FILE:
+    case RETRACE_LIST: return add_text((retrace_texts *)(void *)field, v, err);
     }
     return bad(row, v, owner, "of a known type", err);
 }
@@ -175,7 +176,8 @@ void retrace_settings_free(void *self, const retrace_setting_info *table) {
             retrace_text *t = (retrace_text *)(void *)field;
             retrace_free((void *)(uintptr_t)t->s);
             *t = (retrace_text){NULL, 0};
-        } else if (table->type == RETRACE_TEXTS || table->type == RETRACE_FILE) {
+        } else if (table->type == RETRACE_TEXTS || table->type == RETRACE_FILE ||
+                   table->type == RETRACE_LIST) {
             retrace_texts *t = (retrace_texts *)(void *)field;
             for (int i = 0; i < t->n; i++) retrace_free((void *)(uintptr_t)t->v[i].s);
             retrace_free(t->v);

@@ -4,6 +4,12 @@
 #include <math.h>
 #include <string.h>
 
+/* Which token of a text that the rule forced there the one at place n is, from 1; 0: of none. */
+static int forced_by(const retrace_run *run, int n, int rule) {
+    const rt_node *node = rt_trace_node(&run->trace, run->path[n]);
+    return n > 0 && rule >= 0 && node->span >= 0 && node->span_rule == rule ? n - node->span : 0;
+}
+
 void rt_view(retrace_run *run, int n, int rule, retrace_ending ending, retrace_view *out) {
     *out = (retrace_view){
         .model = run->model,
@@ -19,8 +25,7 @@ void rt_view(retrace_run *run, int n, int rule, retrace_ending ending, retrace_v
         .drawn = n > 0 ? rt_trace_node(&run->trace, run->path[n - 1])->dist : NULL,
         .run = run,
         .rule = rule,
-        .forced = n > 0 && rule >= 0 && rt_trace_node(&run->trace, run->path[n])->span >= 0 &&
-                  rt_trace_node(&run->trace, run->path[n])->span_rule == rule,
+        .forced = forced_by(run, n, rule),
     };
 }
 

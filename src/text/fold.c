@@ -35,8 +35,7 @@ static uint32_t fold_quote(uint32_t cp) {
     }
 }
 
-/* The property White_Space. */
-static int is_white(uint32_t cp) {
+int rt_is_white(uint32_t cp) {
     if (cp < 0x80) return cp == ' ' || (cp >= '\t' && cp <= '\r');
     if (cp < 0x2000) return cp == 0x85 || cp == 0xA0 || cp == 0x1680;
     return cp <= 0x200A || cp == 0x2028 || cp == 0x2029 || cp == 0x202F || cp == 0x205F ||
@@ -81,7 +80,7 @@ static int add(int how, uint32_t cp, rt_unit *out, int n) {
     for (int i = 0; i < k && n < RT_FOLD_MAX; i++) {
         rt_unit u = {folded[i], 0, 0};
         if (how & RT_FOLD_QUOTES) u.cp = fold_quote(u.cp);
-        if (how & RT_FOLD_SPACE && is_white(u.cp)) {
+        if (how & RT_FOLD_SPACE && rt_is_white(u.cp)) {
             u.cp = ' ';
             u.flags |= RT_UNIT_WHITE;
         }
@@ -108,7 +107,7 @@ int rt_fold(int how, uint32_t cp, rt_unit out[RT_FOLD_MAX]) {
 
 int rt_fold_keeps(int how, uint32_t cp) {
     if (how & RT_FOLD_QUOTES && fold_quote(cp) != cp) return 0;
-    if (how & RT_FOLD_SPACE && is_white(cp)) return 0;
+    if (how & RT_FOLD_SPACE && rt_is_white(cp)) return 0;
     if (!(how & (RT_FOLD_CASE | RT_FOLD_NFC))) return 1;
     const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)cp);
     if (how & RT_FOLD_CASE && p->casefold_seqindex != UINT16_MAX) return 0;

@@ -43,4 +43,7 @@ int rt_fold(int how, uint32_t cp, rt_unit out[RT_FOLD_MAX]);
 /* 1 when the character's only unit is the character itself; quick. */
 int rt_fold_keeps(int how, uint32_t cp);
 
+/* The property White_Space. */
+int rt_is_white(uint32_t cp);
+
 #endif

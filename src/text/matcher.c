@@ -62,6 +62,8 @@ typedef struct reader {
     around a;
     rt_hit_fn *fn;
     void *ud;
+    rt_start_fn *wanted;
+    const void *wanted_ud;
 } reader;
 
 static uint32_t size_of(const rt_unit *units, int n) {
@@ -357,7 +359,7 @@ static ptrdiff_t skim(reader *r, const char *s, ptrdiff_t pos, ptrdiff_t to) {
 void rt_match_feed(const rt_lexicon *l, rt_match_state *st, const rt_match_text *t, ptrdiff_t from,
                    ptrdiff_t to, rt_hit_fn *fn, void *ud) {
     assert(from >= 0 || to <= 0);
-    reader r = {l, *st, {*t, NULL, 0}, fn, ud};
+    reader r = {.l = l, .st = *st, .a = {*t, NULL, 0}, .fn = fn, .ud = ud};
     const char *s = from < 0 ? t->before.s + t->before.n : t->s;
     for (ptrdiff_t pos = from; pos < to;) {
         if (!r.st.n_part && !r.st.marks && !r.st.pending) pos = skim(&r, s, pos, to);
@@ -378,7 +380,7 @@ static void finish(reader *r, ptrdiff_t at) {
 
 void rt_match_end(const rt_lexicon *l, const rt_match_state *st, const rt_match_text *t,
                   ptrdiff_t at, rt_hit_fn *fn, void *ud) {
-    reader r = {l, *st, {*t, NULL, 0}, fn, ud};
+    reader r = {.l = l, .st = *st, .a = {*t, NULL, 0}, .fn = fn, .ud = ud};
     finish(&r, at);
 }
 
@@ -427,6 +429,10 @@ static ptrdiff_t node_end(const reader *r, ptrdiff_t at, uint32_t *after) {
     return end;
 }
 
+static int is_wanted(const reader *r, ptrdiff_t start) {
+    return !r->wanted || r->wanted(r->wanted_ud, start);
+}
+
 /* rt_match_hold for a text of whole characters. The deeper a node, the earlier its phrase begins.
  */
 static ptrdiff_t hold_whole(const reader *r, ptrdiff_t at) {
@@ -441,14 +447,21 @@ static ptrdiff_t hold_whole(const reader *r, ptrdiff_t at) {
         else
             o = look_back(r, pos, r->st.white, nodes[q].depth + after);
         depth = nodes[q].depth;
-        if (may_begin(r, &o, nodes[q].label & RT_LABEL_STARTS)) return o.pos;
+        if (!may_begin(r, &o, nodes[q].label & RT_LABEL_STARTS)) continue;
+        if (is_wanted(r, o.pos)) return o.pos;
     }
     return at;
 }
 
+/* The earliest hit. */
+typedef struct earliest {
+    const reader *r;
+    ptrdiff_t start;
+} earliest;
+
 static int keep_least(void *ud, const rt_hit *hit) {
-    ptrdiff_t *least = ud;
-    if (hit->start < *least) *least = hit->start;
+    earliest *e = ud;
+    if (hit->start < e->start && is_wanted(e->r, hit->start)) e->start = hit->start;
     return 0;
 }
 
@@ -466,29 +479,32 @@ static uint32_t first_at_least(const rt_lexicon *l, uint32_t cp) {
 
 /* The incomplete character becomes cp: what can be reached then. */
 static ptrdiff_t hold_as(const reader *whole, uint32_t cp, ptrdiff_t from) {
-    ptrdiff_t least = PTRDIFF_MAX;
+    earliest found = {whole, PTRDIFF_MAX};
     char bytes[RT_UTF8_MAX];
     ptrdiff_t to = from + rt_utf8_encode(cp, bytes);
     reader r = *whole;
     r.a.extra = bytes;
     r.a.cut = from;
     r.fn = keep_least;
-    r.ud = &least;
+    r.ud = &found;
     take(&r, cp, from, to);
     ptrdiff_t later = hold_whole(&r, to);
-    return later < to && later < least ? later : least;
+    return later < to && later < found.start ? later : found.start;
 }
 
 ptrdiff_t rt_match_hold(const rt_lexicon *l, const rt_match_state *st, const rt_match_text *t,
-                        ptrdiff_t at) {
-    ptrdiff_t least = at;
-    reader r = {l, *st, {*t, NULL, 0}, keep_least, &least};
+                        ptrdiff_t at, rt_start_fn *wanted, const void *ud) {
+    reader r = {.l = l, .st = *st, .a = {*t, NULL, 0}, .wanted = wanted, .wanted_ud = ud};
     if (!st->n_part) return hold_whole(&r, at);
     uint32_t lo, hi;
     rt_utf8_range(st->part, st->n_part, &lo, &hi);
     /* It may also stay incomplete, and then decides what is pending as the end does. */
+    earliest found = {&r, at};
     reader broken = r;
+    broken.fn = keep_least;
+    broken.ud = &found;
     finish(&broken, at);
+    ptrdiff_t least = found.start;
     r.st.n_part = 0;
     for (uint32_t i = first_at_least(l, lo); i < l->n_characters && l->characters[i] <= hi; i++) {
         ptrdiff_t reached = hold_as(&r, l->characters[i], at - st->n_part);

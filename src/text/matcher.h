@@ -50,9 +50,13 @@ void rt_match_feed(const rt_lexicon *l, rt_match_state *st, const rt_match_text 
 void rt_match_end(const rt_lexicon *l, const rt_match_state *st, const rt_match_text *t,
                   ptrdiff_t at, rt_hit_fn *fn, void *ud);
 
+/* Whether a phrase that begins there is of interest. */
+typedef int rt_start_fn(const void *ud, ptrdiff_t start);
+
 /* The first byte that a hit still to come, whatever follows, can reach back to; `at` when there is
- * none. Exact: some continuation does reach back there. */
+ * none. Only beginnings that `wanted` (NULL: all) is interested in. Exact: some continuation does
+ * reach back there. */
 ptrdiff_t rt_match_hold(const rt_lexicon *l, const rt_match_state *st, const rt_match_text *t,
-                        ptrdiff_t at);
+                        ptrdiff_t at, rt_start_fn *wanted, const void *ud);
 
 #endif
