@@ -7,8 +7,25 @@
 
 #include <string.h>
 
-static const retrace_rule_type *const rules[] = {&rt_rule_phrases};
-static const retrace_driver_type *const drivers[] = {&rt_driver_sample};
+static const retrace_rule_type *const rules[] = {
+    &rt_rule_phrases,
+    &rt_rule_regex,
+    &rt_rule_replace,
+    &rt_rule_creative,
+    &rt_rule_adaptive_temperature,
+    &rt_rule_probability_threshold,
+    &rt_rule_entropy_threshold,
+    &rt_rule_probability_margin,
+    &rt_rule_probability_drop,
+    &rt_rule_probability_trend,
+    &rt_rule_repetition,
+    &rt_rule_ngram_overlap,
+    &rt_rule_logit_threshold,
+    &rt_rule_grammar,
+    &rt_rule_json,
+    &rt_rule_debug,
+};
+static const retrace_driver_type *const drivers[] = {&rt_driver_sample, &rt_driver_guide};
 
 enum { N_RULES = sizeof rules / sizeof *rules, N_DRIVERS = sizeof drivers / sizeof *drivers };
 
