@@ -98,7 +98,8 @@ enum {
     CLI_INFO = 8,
     CLI_SCORE = 16,
     CLI_REPLAY = 32,
-    CLI_BENCH = 64
+    CLI_BENCH = 64,
+    CLI_PAIRS = 128
 };
 
 typedef enum cli_part {
@@ -129,14 +130,16 @@ typedef struct cli_flags {
     cli_option *v;
     int n;
     unsigned command;
-    const char *operand; /* NAME of rules, FILE of replay */
-    int help;            /* 1: --help, 2: --help=markdown */
+    const char *operand; /* NAME of rules, FILE of replay: the first of the operands */
+    const char **operands;
+    int n_operands;
+    int help; /* 1: --help, 2: --help=markdown */
 } cli_flags;
 
 typedef struct cli_command {
     const char *name;
     unsigned bit;
-    const char *operand; /* "FILE", "[NAME]" or NULL */
+    const char *operand; /* "FILE", "[NAME]", "TRACE..." or NULL */
     const char *help;
     int (*run)(const cli_flags *f);
 } cli_command;
@@ -171,13 +174,24 @@ int cli_read_prompt(const cli_flags *f, cli_buf *out);
 /* A file for a setting of type FILE: read and checked to be UTF-8. */
 int cli_read_list(const char *path, cli_buf *out);
 
+/* ==== lists.c: ban lists by name ==== */
+
+/* CLI_USAGE names a --ban-list that is not NAME=FILE. */
+int cli_lists_check(const cli_flags *f);
+/* The file of a list, appended to *path; `spelled` opens messages. CLI_USAGE: no name; CLI_IO:
+ * nowhere to look. */
+int cli_list_file(const cli_flags *f, const char *name, const char *spelled, cli_buf *path);
+/* Warns of a --ban-list that no rule has used, by the plan's `files`. */
+void cli_lists_warn(const cli_flags *f, json_t *files);
+
 /* ==== plan.c: a run written down as JSON, and built from that ==== */
 
 /* What a run was made of. `plan` is the start line of a trace without seq and op:
  * {"model","prompt","prompt_tokens","seed","settings":{...,"engine":{},"rules":[...]}}. */
 typedef struct cli_plan {
     json_t *json;
-    json_t *files; /* of each rule: {"setting": ["--ban-file NAME", ...]}, for messages */
+    json_t *files;          /* of each rule: {"setting": ["--ban-file NAME", ...]}, for messages */
+    const cli_flags *flags; /* while the rules are being written down */
     retrace_options options;
     retrace_rule **rules;
     int n_rules;
@@ -233,11 +247,29 @@ int cli_model_tokens(const cli_flags *f, const retrace_model *m, retrace_text te
 typedef struct cli_trace cli_trace;
 int cli_trace_open(cli_trace **out, const char *path, const retrace_model *m, json_t *plan);
 int cli_trace_event(cli_trace *t, const retrace_event *e);
+/* A person's answer to the question at a place. */
+int cli_trace_choice(cli_trace *t, const retrace_choice *c, int pos, int node);
 /* The last line when no END event came: done, finish error. */
 int cli_trace_error(cli_trace *t, retrace_text text, const char *msg);
 int cli_trace_close(cli_trace *t); /* accepts NULL */
 /* One event as the object of its line. */
 json_t *cli_trace_object(const retrace_model *m, const retrace_event *e, int64_t seq);
+
+/* ==== log.c: reading a trace ==== */
+
+typedef struct cli_log {
+    const char *path;
+    json_t **line; /* one object a line */
+    int n;
+} cli_log;
+/* CLI_USAGE names the line that is none. */
+int cli_log_read(cli_log *l, const char *path);
+void cli_log_free(cli_log *l);
+int cli_log_is(json_t *line, const char *op);
+/* The retrace_choice_kind of a choice; -1: none. */
+int cli_log_kind(json_t *line);
+/* "FILE:7: ..."; CLI_USAGE. */
+int cli_log_broken(const cli_log *l, int line, const char *what);
 
 /* ==== show.c: the answer as it is drawn ==== */
 
@@ -250,8 +282,33 @@ int cli_show_event(cli_show *s, const retrace_event *e);
 void cli_show_note(cli_show *s, const char *fmt, ...) RETRACE_PRINTF(2, 3);
 int cli_show_end(cli_show *s);
 void cli_show_free(cli_show *s);
-/* Whether escape sequences may be written to f. */
+/* Whether escape sequences may be written to f (NULL: to a terminal that is known to be one). */
 int cli_colour(FILE *f);
+
+/* ==== screen.c: the terminal of the guide ==== */
+
+/* Whether there is one on which text can be placed. */
+int cli_screen_usable(void);
+/* Gives it back, whether or not it was taken. */
+void cli_screen_leave(void);
+/* For signal handlers: its settings put back; the wait for a key ended. */
+void cli_screen_restore(void);
+void cli_screen_wake(void);
+
+/* ==== guide.c: a person's answers ==== */
+
+typedef struct cli_guide cli_guide;
+int cli_guide_check(void); /* CLI_USAGE: no terminal */
+/* Takes the terminal. most: tokens of the answer. */
+int cli_guide_open(cli_guide **out, const retrace_model *m, retrace_run *run, retrace_text prompt,
+                   int64_t most);
+void cli_guide_question(cli_guide *g, const retrace_need *need);
+/* 1 with the answer, whose text is valid until the next call; 0: the person ends the run. */
+int cli_guide_answer(cli_guide *g, retrace_choice *out);
+/* The run has not taken the answer. */
+void cli_guide_refused(cli_guide *g, const char *why);
+void cli_guide_event(cli_guide *g, const retrace_event *e);
+void cli_guide_close(cli_guide *g); /* accepts NULL */
 
 /* ==== main.c: signals, and the commands ==== */
 
@@ -270,5 +327,6 @@ int cli_info(const cli_flags *f);
 int cli_score(const cli_flags *f);
 int cli_replay(const cli_flags *f);
 int cli_bench(const cli_flags *f);
+int cli_pairs(const cli_flags *f);
 
 #endif

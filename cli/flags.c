@@ -16,7 +16,7 @@ enum {
     WITH_MODEL = CLI_GENERATE | CLI_TOKENIZE | CLI_INFO | CLI_SCORE | CLI_REPLAY | CLI_BENCH,
     WITH_TEXT = CLI_GENERATE | CLI_TOKENIZE | CLI_SCORE,
     WITH_JSON = CLI_GENERATE | CLI_RULES | CLI_TOKENIZE | CLI_INFO | CLI_SCORE | CLI_BENCH,
-    EVERY = WITH_MODEL | CLI_RULES
+    EVERY = WITH_MODEL | CLI_RULES | CLI_PAIRS
 };
 
 static const char model_s[] = "Model", prompt_s[] = "Prompt", sampling_s[] = "Sampling",
@@ -93,6 +93,12 @@ static const cli_option own_last[] = {
      .metavar = "FILE",
      .commands = CLI_GENERATE,
      .help = "ban every line of FILE; # comments, \"quoted\" keeps spaces; may be repeated"},
+    {.flag = "ban-list",
+     .section = rules_s,
+     .type = RETRACE_TEXTS,
+     .metavar = "NAME=FILE",
+     .commands = CLI_GENERATE,
+     .help = "the list that --rule phrases:list=NAME means; may be repeated"},
     {.flag = "ban-regex",
      .section = rules_s,
      .type = RETRACE_TEXTS,
@@ -106,13 +112,44 @@ static const cli_option own_last[] = {
      .metavar = "NAME[:key=value,...]",
      .commands = CLI_GENERATE,
      .help = "a rule with its settings ('retrace rules' lists them); may be repeated"},
+    {.flag = "grammar",
+     .section = rules_s,
+     .type = RETRACE_TEXT,
+     .metavar = "TEXT",
+     .commands = CLI_GENERATE,
+     .help = "the answer keeps to this GBNF grammar"},
+    {.flag = "grammar-file",
+     .section = rules_s,
+     .type = RETRACE_FILE,
+     .metavar = "FILE",
+     .commands = CLI_GENERATE,
+     .help = "the answer keeps to the GBNF grammar in FILE"},
+    {.flag = "json-schema",
+     .brief = "j",
+     .section = rules_s,
+     .type = RETRACE_TEXT,
+     .metavar = "TEXT",
+     .commands = CLI_GENERATE,
+     .help = "the answer is JSON that fits this schema"},
+    {.flag = "json-schema-file",
+     .brief = "jf",
+     .section = rules_s,
+     .type = RETRACE_FILE,
+     .metavar = "FILE",
+     .commands = CLI_GENERATE,
+     .help = "the answer is JSON that fits the schema in FILE"},
+    {.flag = "json-mode",
+     .section = rules_s,
+     .type = RETRACE_BOOL,
+     .commands = CLI_GENERATE,
+     .help = "the answer is a JSON object"},
     {.flag = "driver",
      .section = rewind_s,
      .type = RETRACE_TEXT,
-     .metavar = "NAME",
+     .metavar = "NAME[:key=value,...]",
      .preset = "sample",
      .commands = CLI_GENERATE,
-     .help = "what draws the tokens ('retrace rules' lists drivers)"},
+     .help = "what draws the tokens: sample, or guide, in which a person does"},
     {.flag = "json",
      .section = output_s,
      .type = RETRACE_BOOL,
@@ -129,6 +166,36 @@ static const cli_option own_last[] = {
      .type = RETRACE_BOOL,
      .commands = CLI_GENERATE,
      .help = "show what was taken back, struck out; terminals only"},
+    {.flag = "rule",
+     .section = output_s,
+     .type = RETRACE_TEXTS,
+     .metavar = "NAME",
+     .commands = CLI_PAIRS,
+     .help = "only what this rule took back; may be repeated"},
+    {.flag = "span",
+     .section = output_s,
+     .type = RETRACE_CHOICE,
+     .metavar = "same|full",
+     .choices = "same|full",
+     .preset = "same",
+     .commands = CLI_PAIRS,
+     .help = "cut chosen to the length of rejected, or take all of the answer"},
+    {.flag = "min-tokens",
+     .section = output_s,
+     .type = RETRACE_INT,
+     .min = 1,
+     .max = 1e9,
+     .metavar = "N",
+     .preset = "1",
+     .commands = CLI_PAIRS,
+     .help = "leave out pairs of which either side has fewer tokens"},
+    {.flag = "output",
+     .brief = "o",
+     .section = output_s,
+     .type = RETRACE_FILE,
+     .metavar = "FILE",
+     .commands = CLI_PAIRS,
+     .help = "write to FILE instead of standard output"},
     {.flag = "tolerance",
      .section = output_s,
      .type = RETRACE_REAL,
@@ -198,6 +265,7 @@ static const char *metavar_of(const retrace_setting_info *s) {
     case RETRACE_REAL: return "X";
     case RETRACE_CHOICE: return s->choices;
     case RETRACE_FILE: return "FILE";
+    case RETRACE_LIST: return "NAME";
     case RETRACE_BOOL: return NULL;
     default: return "TEXT";
     }
@@ -256,6 +324,13 @@ static int rule_exists(const char *name) {
     return 0;
 }
 
+/* The rule that a short form stands for. */
+static const char *rule_of(const char *flag) {
+    if (strcmp(flag, "ban-regex") == 0) return "regex";
+    if (strncmp(flag, "grammar", 7) == 0) return "grammar";
+    return strncmp(flag, "json-", 5) == 0 ? "json" : NULL;
+}
+
 static void add_rows(cli_flags *f, const cli_option *rows, size_t n) {
     for (size_t i = 0; i < n; i++) add(f, &rows[i]);
 }
@@ -274,15 +349,17 @@ void cli_flags_init(cli_flags *f, unsigned command) {
     add_rows(f, own_last, sizeof own_last / sizeof *own_last);
     for (int i = 0; i < f->n; i++) {
         cli_option *o = &f->v[i];
+        const char *rule = rule_of(o->flag);
         name_env(o);
         /* Typed all the same it is understood, and the library says that it has no such rule. */
-        if (strcmp(o->flag, "ban-regex") == 0 && !rule_exists("regex")) o->help = NULL;
+        if (rule && !rule_exists(rule)) o->help = NULL;
     }
 }
 
 void cli_flags_free(cli_flags *f) {
     for (int i = 0; i < f->n; i++) free(f->v[i].given);
     free(f->v);
+    free(f->operands);
     *f = (cli_flags){0};
 }
 
@@ -366,16 +443,20 @@ static int named(const char *name, const char *s, size_t n) {
     return name && strlen(name) == n && memcmp(name, s, n) == 0;
 }
 
+/* Of flags of one name that of the command, else one of another command. */
 static cli_option *find(cli_flags *f, const char *arg, size_t n) {
     int is_long = arg[1] == '-';
     const char *s = arg + 1 + is_long;
+    cli_option *found = NULL;
     n -= 1 + (size_t)is_long;
     for (int i = 0; i < f->n; i++) {
         cli_option *o = &f->v[i];
-        if (is_long ? named(o->flag, s, n) || named(o->other, s, n) : named(o->brief, s, n))
-            return o;
+        if (!(is_long ? named(o->flag, s, n) || named(o->other, s, n) : named(o->brief, s, n)))
+            continue;
+        if (o->commands & f->command) return o;
+        if (!found) found = o;
     }
-    return NULL;
+    return found;
 }
 
 static size_t least(size_t a, size_t b) {
@@ -452,8 +533,11 @@ static int take_operand(cli_flags *f, const char *arg, const cli_command *c) {
     if (!c->operand)
         return cli_fail(CLI_USAGE, "unexpected argument '%s'%s", arg,
                         f->command & WITH_TEXT ? " (text is given with -p)" : "");
-    if (f->operand) return cli_fail(CLI_USAGE, "unexpected argument '%s'", arg);
-    f->operand = arg;
+    if (f->operand && !strstr(c->operand, "..."))
+        return cli_fail(CLI_USAGE, "unexpected argument '%s'", arg);
+    f->operands = cli_realloc(f->operands, (size_t)(f->n_operands + 1) * sizeof *f->operands);
+    f->operands[f->n_operands++] = arg;
+    f->operand = f->operands[0];
     return CLI_OK;
 }
 
@@ -508,8 +592,13 @@ int cli_flags_read(cli_flags *f, int argc, char **argv, const cli_command *c) {
 /* ==== Asking ==== */
 
 const cli_option *cli_option_of(const cli_flags *f, const char *flag) {
-    for (int i = 0; i < f->n; i++)
-        if (strcmp(f->v[i].flag, flag) == 0) return &f->v[i];
+    const cli_option *found = NULL;
+    for (int i = 0; i < f->n; i++) {
+        if (strcmp(f->v[i].flag, flag) != 0) continue;
+        if (f->v[i].commands & f->command) return &f->v[i];
+        found = &f->v[i];
+    }
+    if (found) return found;
     cli_fail(CLI_USAGE, "no flag --%s in the table", flag);
     abort();
 }

@@ -18,6 +18,7 @@ typedef struct job {
     retrace_run *run;
     cli_trace *trace;
     cli_show *show;           /* NULL with --json */
+    cli_guide *guide;         /* NULL: no person is asked */
     int kept;                 /* tokens at the head, for messages */
     int failed;               /* exit code of a write that failed */
     double start, first, end; /* clock; first < 0: no text yet */
@@ -26,13 +27,25 @@ typedef struct job {
 
 /* ==== Before the run ==== */
 
+/* Whether the driver is `guide`, with settings or without. */
+static int guided(const cli_flags *f) {
+    const char *driver = cli_value(f, "driver");
+    return driver && strcspn(driver, ":") == 5 && strncmp(driver, "guide", 5) == 0;
+}
+
 static int check_flags(const cli_flags *f) {
     const cli_option *system = cli_option_of(f, "system");
     if (system->n && !system->from_env && !cli_on(f, "chat"))
         return cli_fail(CLI_USAGE, "--system needs --chat");
+    if (guided(f)) {
+        int code = cli_guide_check();
+        if (code) return code;
+    }
     if (!cli_on(f, "show-erased")) return CLI_OK;
     if (cli_on(f, "json"))
         return cli_fail(CLI_USAGE, "--show-erased and --json exclude each other");
+    if (guided(f))
+        return cli_fail(CLI_USAGE, "--show-erased and --driver guide exclude each other");
     if (isatty(STDOUT_FILENO)) return CLI_OK;
     return cli_fail(CLI_USAGE,
                     "--show-erased is for a terminal; --trace writes the same to a file");
@@ -49,6 +62,18 @@ static int chat_tokens(const cli_flags *f, const retrace_model *m, retrace_text 
     return retrace_chat(m, turns, n_turns, out, n, &err) ? cli_report(&err, "--chat") : CLI_OK;
 }
 
+/* As the model reads it, control tokens spelt out. */
+static json_t *spelt(const job *j, const retrace_token *ids, int n) {
+    cli_buf b = {0};
+    for (int i = 0; i < n; i++) {
+        retrace_text name = retrace_token_name(j->model, ids[i]);
+        cli_put(&b, name.s, name.n);
+    }
+    json_t *text = cli_json_text(cli_buf_text(&b));
+    cli_buf_free(&b);
+    return text;
+}
+
 static int put_prompt(job *j, const cli_flags *f, retrace_text text) {
     retrace_token *ids;
     int n;
@@ -57,6 +82,7 @@ static int put_prompt(job *j, const cli_flags *f, retrace_text text) {
     if (code) return code;
     json_object_set_new(j->plan.json, "prompt", cli_json_text(text));
     json_object_set_new(j->plan.json, "prompt_tokens", cli_json_ints(ids, n));
+    if (cli_on(f, "chat")) json_object_set_new(j->plan.json, "prompt_text", spelt(j, ids, n));
     retrace_free(ids);
     return CLI_OK;
 }
@@ -89,9 +115,10 @@ static int prepare(job *j, const cli_flags *f) {
 
 /* The start line of a trace has its fields in this order. */
 static json_t *start_of(const cli_plan *p) {
-    static const char *const order[] = {"model", "prompt", "prompt_tokens", "seed", "settings"};
+    static const char *const order[] = {"model",         "prompt", "prompt_text",
+                                        "prompt_tokens", "seed",   "settings"};
     json_t *start = json_object();
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++) /* there may be no prompt_text: then nothing is set */
         json_object_set(start, order[i], json_object_get(p->json, order[i]));
     return start;
 }
@@ -121,6 +148,7 @@ static void tell_erase(job *j, const retrace_event *e) {
 }
 
 static void tell(job *j, const retrace_event *e) {
+    if (j->guide && isatty(STDERR_FILENO)) return; /* its screen tells */
     if (e->kind == RETRACE_ERASE) tell_erase(j, e);
     if (e->kind == RETRACE_NOTE)
         cli_show_note(j->show, "%s: %s", e->rule ? e->rule : "note", e->why ? e->why : "");
@@ -131,6 +159,8 @@ static void tell(job *j, const retrace_event *e) {
 
 static int each(void *ud, const retrace_event *e) {
     job *j = ud;
+    if (j->guide) cli_guide_event(j->guide, e);
+    if (e->kind == RETRACE_SETTLE || e->kind == RETRACE_END) cli_screen_leave();
     if (e->kind == RETRACE_SETTLE && e->text.n && j->first < 0) j->first = cli_clock();
     if (j->trace) j->failed = cli_trace_event(j->trace, e);
     if (j->show && !j->failed) j->failed = cli_show_event(j->show, e);
@@ -139,6 +169,52 @@ static int each(void *ud, const retrace_event *e) {
     if (e->kind == RETRACE_ERASE) j->kept = e->to;
     if (j->failed) retrace_run_abort(j->run); /* nothing more settles */
     return cli_interrupted();
+}
+
+/* ==== A person's run ==== */
+
+/* Asks until the run takes the answer, or the person has enough. */
+static int answer(job *j, const retrace_need *need) {
+    retrace_choice choice;
+    int pos = need->pos, node = need->node, rc;
+    cli_guide_question(j->guide, need);
+    do {
+        if (!cli_guide_answer(j->guide, &choice)) return retrace_run_cancel(j->run), RETRACE_OK;
+        rc = retrace_run_choose(j->run, &choice, &j->err);
+        if (rc == RETRACE_EUSAGE) cli_guide_refused(j->guide, j->err.msg);
+    } while (rc == RETRACE_EUSAGE);
+    if (rc == RETRACE_OK && j->trace) j->failed = cli_trace_choice(j->trace, &choice, pos, node);
+    if (j->failed) retrace_run_abort(j->run);
+    return rc;
+}
+
+static int ask_model(job *j, retrace_need *need) {
+    int rc = retrace_model_eval(j->model, need->queries, need->n_queries, &j->err);
+    if (rc) retrace_run_abort(j->run);
+    return rc;
+}
+
+static int run_with(job *j) {
+    retrace_need need;
+    int rc;
+    while ((rc = retrace_run_next(j->run, &need, &j->err)) == RETRACE_OK) {
+        if (need.kind == RETRACE_EVENT && each(j, need.event)) retrace_run_cancel(j->run);
+        if (need.kind == RETRACE_NEED_MODEL) rc = ask_model(j, &need);
+        if (need.kind == RETRACE_NEED_CHOICE) rc = answer(j, &need);
+        if (rc) return rc;
+    }
+    return rc == RETRACE_DONE ? RETRACE_OK : rc;
+}
+
+static int open_guide(job *j, const cli_flags *f) {
+    cli_buf prompt = {0};
+    if (!guided(f)) return CLI_OK;
+    cli_puts(&prompt, json_string_value(json_object_get(j->plan.json, "prompt")));
+    if (cli_on(f, "chat")) cli_puts(&prompt, "\n\n");
+    int code = cli_guide_open(&j->guide, j->model, j->run, cli_buf_text(&prompt),
+                              j->plan.options.max_tokens);
+    cli_buf_free(&prompt);
+    return code;
 }
 
 /* ==== After the run ==== */
@@ -152,6 +228,15 @@ static double rate(const job *j, const retrace_stats *s) {
     return seconds > 0 ? (double)s->kept / seconds : 0;
 }
 
+static int is_exact(const job *j) {
+    return j->plan.options.resample == RETRACE_RESAMPLE_EXACT;
+}
+
+/* Token rows given to the model for each that was kept; without any, all of them. */
+static double cost(const retrace_stats *s) {
+    return (double)s->evaluated / (double)(s->kept > 0 ? s->kept : 1);
+}
+
 static json_t *stats_of(const job *j) {
     retrace_stats s;
     retrace_run_stats(j->run, &s);
@@ -161,6 +246,10 @@ static json_t *stats_of(const job *j) {
                   (json_int_t)s.reevaluated, "erased", (json_int_t)s.erased, "accepted",
                   (json_int_t)s.accepted, "rewinds", (json_int_t)s.rewinds, "held_max_bytes",
                   (json_int_t)s.held_max_bytes);
+    if (is_exact(j)) { /* every rejection starts again from the prompt */
+        json_object_set_new(o, "restarts", json_integer((json_int_t)s.rewinds));
+        json_object_set_new(o, "evaluated_per_token", cli_json_real(rounded(cost(&s), 1e-3)));
+    }
     double first = j->first < 0 ? NAN : rounded(j->first - j->start, 1e-6);
     json_object_set_new(o, "first_text_s", cli_json_real(first));
     json_object_set_new(o, "seconds", cli_json_real(rounded(j->end - j->start, 1e-6)));
@@ -172,8 +261,9 @@ static json_t *rules_of(const job *j) {
     retrace_rule_stats s;
     json_t *list = json_array();
     for (int i = 0; retrace_run_rule_stats(j->run, i, &s); i++)
-        json_array_append_new(list, json_pack("{s:s, s:I, s:I}", "name", s.name, "hits",
-                                              (json_int_t)s.hits, "erased", (json_int_t)s.erased));
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I}", "name", s.name, "hits",
+                                              (json_int_t)s.hits, "erased", (json_int_t)s.erased,
+                                              "accepted", (json_int_t)s.accepted));
     return list;
 }
 
@@ -226,21 +316,36 @@ static int print_json(const job *j, const cli_flags *f) {
     return cli_json_line(o, stdout, "standard output");
 }
 
+/* Where a rule gave up, what it last objected to stands. */
+static void tell_rules(const job *j) {
+    retrace_rule_stats r;
+    for (int i = 0; retrace_run_rule_stats(j->run, i, &r); i++)
+        cli_say("%s: %lld hit%s, %lld of them went back, %lld token%s taken back, %lld accepted",
+                r.name, (long long)r.hits, r.hits == 1 ? "" : "s", (long long)(r.hits - r.accepted),
+                (long long)r.erased, r.erased == 1 ? "" : "s", (long long)r.accepted);
+}
+
 static void summary(const job *j) {
     retrace_stats s;
     retrace_rule_stats r;
     cli_buf b = {0};
     retrace_run_stats(j->run, &s);
-    cli_printf(&b, "%lld kept, %lld evaluated, %lld erased, %lld rewind%s, %.1f tokens/s",
-               (long long)s.kept, (long long)s.evaluated, (long long)s.erased, (long long)s.rewinds,
-               s.rewinds == 1 ? "" : "s", rate(j, &s));
+    cli_printf(&b, "%lld kept, %lld evaluated, %lld erased, %lld %s%s", (long long)s.kept,
+               (long long)s.evaluated, (long long)s.erased, (long long)s.rewinds,
+               is_exact(j) ? "restart" : "rewind", s.rewinds == 1 ? "" : "s");
+    if (is_exact(j)) cli_printf(&b, ", %.2f evaluated per token", cost(&s));
+    if (!j->guide) cli_printf(&b, ", %.1f tokens/s", rate(j, &s));
     if (s.reevaluated) cli_printf(&b, ", %lld reevaluated", (long long)s.reevaluated);
     if (s.accepted) cli_printf(&b, ", %lld accepted", (long long)s.accepted);
-    if (j->first >= 0) cli_printf(&b, ", first text after %.2f s", j->first - j->start);
+    if (j->first >= 0 && !j->guide)
+        cli_printf(&b, ", first text after %.2f s", j->first - j->start);
     cli_printf(&b, ", seed %lld", (long long)j->plan.options.seed);
-    for (int i = 0; retrace_run_rule_stats(j->run, i, &r); i++)
+    for (int i = 0; retrace_run_rule_stats(j->run, i, &r); i++) {
         cli_printf(&b, "; %s: %lld hit%s", r.name, (long long)r.hits, r.hits == 1 ? "" : "s");
+        if (r.accepted) cli_printf(&b, ", %lld accepted", (long long)r.accepted);
+    }
     cli_say("%s", b.s);
+    if (cli_verbose) tell_rules(j);
     cli_buf_free(&b);
 }
 
@@ -298,7 +403,11 @@ static int go(job *j, const cli_flags *f) {
     cli_run_begins();
     j->first = -1;
     j->start = cli_clock();
-    if (retrace_run_finish(j->run, each, j, &j->err) >= 0) j->err.code = 0;
+    code = open_guide(j, f);
+    if (code) return code;
+    int rc = j->guide ? run_with(j) : retrace_run_finish(j->run, each, j, &j->err);
+    if (rc >= 0) j->err.code = 0;
+    cli_screen_leave();
     j->end = cli_clock();
     cli_run_ends();
     return finish(j, f);
@@ -308,6 +417,7 @@ int cli_generate(const cli_flags *f) {
     job j = {0};
     int code = prepare(&j, f);
     if (!code) code = go(&j, f);
+    cli_guide_close(j.guide);
     int closed = cli_trace_close(j.trace);
     cli_show_free(j.show);
     retrace_run_free(j.run);

@@ -17,6 +17,7 @@ static const cli_command commands[] = {
     {"info", CLI_INFO, NULL, "Show what the model is.", cli_info},
     {"score", CLI_SCORE, NULL, "Show how probable the model finds a text.", cli_score},
     {"replay", CLI_REPLAY, "FILE.jsonl", "Run a recorded trace again and compare.", cli_replay},
+    {"pairs", CLI_PAIRS, "TRACE...", "Make training pairs of recorded traces.", cli_pairs},
     {"bench", CLI_BENCH, NULL, "Measure retrace against a bare libllama loop.", cli_bench},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
@@ -33,8 +34,12 @@ static volatile sig_atomic_t running, interrupts;
 
 static void on_interrupt(int signal_number) {
     (void)signal_number;
-    if (!running || interrupts) _exit(CLI_INTERRUPTED);
+    if (!running || interrupts) {
+        cli_screen_restore();
+        _exit(CLI_INTERRUPTED);
+    }
     interrupts = 1;
+    cli_screen_wake();
 }
 
 void cli_run_begins(void) {

@@ -21,6 +21,7 @@ int cli_verbose;
 
 static void *or_die(void *p) {
     if (p) return p;
+    cli_screen_leave();
     fputs("retrace: out of memory\n", stderr);
     exit(CLI_IO);
 }
@@ -102,6 +103,7 @@ static void line(const char *opening, const char *fmt, va_list args) {
 int cli_fail(int code, const char *fmt, ...) {
     va_list args;
     cli_progress_end();
+    cli_screen_leave();
     va_start(args, fmt);
     line("retrace: ", fmt, args);
     va_end(args);

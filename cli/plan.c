@@ -129,12 +129,15 @@ static json_t *new_rule(cli_plan *p, json_t *rules, retrace_text name) {
 static int put_setting(cli_plan *p, json_t *rule, const char *name, const retrace_setting *s) {
     const retrace_setting_info *row = setting_of(name, s->name);
     retrace_type type = row ? row->type : RETRACE_TEXT;
-    if (type == RETRACE_FILE) {
+    if (type == RETRACE_FILE || type == RETRACE_LIST) {
         char *path = cli_copy(s->value.s, s->value.n);
-        cli_buf spelled = {0};
+        cli_buf spelled = {0}, file = {0};
         cli_printf(&spelled, "--rule %s:%s=%s", name, s->name, path);
-        int code = append_file(p, rule, s->name, path, spelled.s);
+        int named = type == RETRACE_LIST;
+        int code = named ? cli_list_file(p->flags, path, spelled.s, &file) : CLI_OK;
+        if (!code) code = append_file(p, rule, s->name, named ? file.s : path, spelled.s);
         cli_buf_free(&spelled);
+        cli_buf_free(&file);
         free(path);
         return code;
     }
@@ -147,8 +150,10 @@ static int put_setting(cli_plan *p, json_t *rule, const char *name, const retrac
 
 static void warn_of_no_phrases(const json_t *rule, const char *name) {
     if (strcmp(name, "phrases") != 0) return;
-    if (json_object_get(rule, "text") || json_object_get(rule, "file")) return;
-    cli_say("retrace: warning: --rule phrases, without text and file, bans nothing");
+    if (json_object_get(rule, "text") || json_object_get(rule, "file") ||
+        json_object_get(rule, "list"))
+        return;
+    cli_say("retrace: warning: --rule phrases, without text, file and list, bans nothing");
 }
 
 static int add_rule(cli_plan *p, json_t *rules, const char *spec_text) {
@@ -185,16 +190,70 @@ static int add_short(cli_plan *p, json_t *rules, const cli_option *o, const char
     return code;
 }
 
+/* ==== Constraints ==== */
+
+/* Short forms of rules of which an answer has at most one. */
+static const struct constraint {
+    const char *flag, *rule, *setting;
+} constraints[] = {
+    {"grammar", "grammar", "text"},    {"grammar-file", "grammar", "file"},
+    {"json-schema", "json", "schema"}, {"json-schema-file", "json", "schema_file"},
+    {"json-mode", "json", NULL},
+};
+enum { N_CONSTRAINTS = sizeof constraints / sizeof *constraints };
+
+static int is_given(const cli_flags *f, const cli_option *o) {
+    return o->type == RETRACE_BOOL ? cli_on(f, o->flag) : o->n > 0;
+}
+
+/* The one that is given, or NULL. What the command line says wins over the environment. */
+static int pick_constraint(const cli_flags *f, const struct constraint **out) {
+    const cli_option *best = NULL;
+    *out = NULL;
+    for (int i = 0; i < N_CONSTRAINTS; i++) {
+        const cli_option *o = cli_option_of(f, constraints[i].flag);
+        if (!is_given(f, o) || (best && o->from_env && !best->from_env)) continue;
+        if (best && best->from_env == o->from_env)
+            return cli_fail(CLI_USAGE, "--%s and --%s exclude each other", best->flag, o->flag);
+        best = o;
+        *out = &constraints[i];
+    }
+    return CLI_OK;
+}
+
+static int put_constraint(cli_plan *p, const cli_flags *f, json_t *rules) {
+    const struct constraint *c;
+    int code = pick_constraint(f, &c);
+    if (code || !c) return code;
+    const cli_option *o = cli_option_of(f, c->flag);
+    json_t *rule = new_rule(p, rules, (retrace_text){c->rule, strlen(c->rule)});
+    if (!c->setting) return CLI_OK;
+    retrace_text value = o->given[o->n - 1];
+    if (o->type == RETRACE_FILE) {
+        cli_buf spelled = {0};
+        cli_printf(&spelled, "--%s %s", o->flag, value.s);
+        code = append_file(p, rule, c->setting, value.s, spelled.s);
+        cli_buf_free(&spelled);
+    } else {
+        json_object_set_new(rule, c->setting, cli_json_text(value));
+    }
+    return code;
+}
+
 static int put_rules(cli_plan *p, const cli_flags *f, json_t *settings) {
     json_t *rules = json_array();
     json_object_set_new(settings, "rules", rules);
     p->files = json_array();
-    int code = add_short(p, rules, cli_option_of(f, "ban"), "phrases", "text", 0);
+    p->flags = f;
+    int code = cli_lists_check(f);
+    if (!code) code = add_short(p, rules, cli_option_of(f, "ban"), "phrases", "text", 0);
     if (!code) code = add_short(p, rules, cli_option_of(f, "ban-file"), "phrases", "file", 1);
     if (!code) code = add_short(p, rules, cli_option_of(f, "ban-regex"), "regex", "pattern", 0);
+    if (!code) code = put_constraint(p, f, rules);
     p->n_short = (int)json_array_size(rules);
     const cli_option *given = cli_option_of(f, "rule");
     for (int i = 0; i < given->n && !code; i++) code = add_rule(p, rules, given->given[i].s);
+    if (!code) cli_lists_warn(f, p->files);
     return code;
 }
 
@@ -236,14 +295,22 @@ static void put_stops(const cli_flags *f, json_t *settings) {
     json_object_set_new(settings, "stop", stops);
 }
 
+/* Its settings are checked when the run is made. */
 static int put_driver(const cli_flags *f, json_t *settings) {
+    retrace_error err;
     retrace_plugin_info p;
+    retrace_rule_spec *spec;
     const cli_option *o = cli_option_of(f, "driver");
-    const char *name = o->n ? o->given[o->n - 1].s : o->preset;
-    json_object_set_new(settings, "driver", json_string(name));
-    for (int i = 0; retrace_driver_at(i, &p); i++)
-        if (strcmp(p.name, name) == 0) return CLI_OK;
-    return cli_fail(CLI_USAGE, "--driver: there is no driver '%s'", name);
+    const char *given = o->n ? o->given[o->n - 1].s : o->preset;
+    if (retrace_rule_parse(&spec, given, &err)) return cli_report(&err, "--driver");
+    json_object_set_new(settings, "driver", json_string(given));
+    int found = 0;
+    for (int i = 0; !found && retrace_driver_at(i, &p); i++)
+        found = strcmp(p.name, spec->name) == 0;
+    int code =
+        found ? CLI_OK : cli_fail(CLI_USAGE, "--driver: there is no driver '%s'", spec->name);
+    retrace_free(spec);
+    return code;
 }
 
 static uint32_t random_seed(void) {
@@ -273,7 +340,9 @@ int cli_plan_flags(cli_plan *p, const cli_flags *f) {
         if (f->v[i].part == CLI_RUN) put_row(&f->v[i], s);
     move_seed(p->json, s);
     json_object_set_new(p->json, "settings", s);
-    if (cli_on(f, "json") && cli_option_of(f, "hold")->n == 0)
+    const char *resample = json_string_value(json_object_get(s, "resample"));
+    int exact = resample && strcmp(resample, "exact") == 0;
+    if (exact || (cli_on(f, "json") && cli_option_of(f, "hold")->n == 0))
         json_object_set_new(s, "hold", json_string("all"));
     if (cli_value(f, "trace") && json_integer_value(json_object_get(s, "logprobs")) < 0)
         json_object_set_new(s, "logprobs", json_integer(0));
@@ -294,7 +363,13 @@ static json_t *settings_of(const cli_plan *p) {
 
 /* The flag that a rule came from. */
 static const char *flag_of(const cli_plan *p, size_t i, const json_t *rule) {
+    const char *name = json_string_value(json_object_get(rule, "name"));
     if ((int)i >= p->n_short) return "--rule";
+    if (strcmp(name, "grammar") == 0)
+        return json_object_get(rule, "file") ? "--grammar-file" : "--grammar";
+    if (json_object_get(rule, "schema")) return "--json-schema";
+    if (strcmp(name, "json") == 0)
+        return json_object_get(rule, "schema_file") ? "--json-schema-file" : "--json-mode";
     if (json_object_get(rule, "pattern")) return "--ban-regex";
     return json_object_get(rule, "text") ? "--ban" : "--ban-file";
 }

@@ -4,19 +4,26 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const type_names[] = {"bool", "int", "real", "choice", "text", "texts", "file"};
+static const char *const type_names[] = {"bool", "int",   "real", "choice",
+                                         "text", "texts", "file", "list"};
 
 /* The same for people. */
-static const char *const kinds[] = {
-    "true or false",         "whole number",         "number", "one of", "text",
-    "text, may be repeated", "file, may be repeated"};
+static const char *const kinds[] = {"true or false",
+                                    "whole number",
+                                    "number",
+                                    "one of",
+                                    "text",
+                                    "text, may be repeated",
+                                    "file, may be repeated",
+                                    "name of a list, may be repeated"};
 
 typedef int at_fn(int i, retrace_plugin_info *out);
 
 /* ==== JSON ==== */
 
 static json_t *preset_of(const retrace_setting_info *s) {
-    if (s->type == RETRACE_TEXTS || s->type == RETRACE_FILE) return json_array();
+    if (s->type == RETRACE_TEXTS || s->type == RETRACE_FILE || s->type == RETRACE_LIST)
+        return json_array();
     if (!s->preset) return s->type == RETRACE_TEXT ? json_string("") : json_null();
     return cli_typed(s->type, (retrace_text){s->preset, strlen(s->preset)});
 }
@@ -70,7 +77,9 @@ static json_t *list_json(at_fn *at, const char *only) {
 
 /* "(number, default 0, 0 to 1)" */
 static void print_setting(const retrace_setting_info *s) {
-    printf("  %-14s %s\n  %-14s (%s", s->name, s->help, "", kinds[s->type]);
+    int beside = strlen(s->name) <= 14; /* else the help stands below the name */
+    printf("  %-14s%s%-*s %s\n  %-14s (%s", s->name, beside ? "" : "\n", beside ? 0 : 16, "",
+           s->help, "", kinds[s->type]);
     if (s->choices) printf(" %s", s->choices);
     if (s->preset && *s->preset) printf(", default %s", s->preset);
     if (s->type == RETRACE_INT || s->type == RETRACE_REAL) printf(", %g to %g", s->min, s->max);

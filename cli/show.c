@@ -49,7 +49,7 @@ void cli_show_free(cli_show *s) {
 
 int cli_colour(FILE *f) {
     const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
-    return isatty(fileno(f)) && !(none && *none) && term && strcmp(term, "dumb") != 0;
+    return (!f || isatty(fileno(f))) && !(none && *none) && term && strcmp(term, "dumb") != 0;
 }
 
 /* ==== Writing ==== */

@@ -33,6 +33,7 @@ static json_t *push(const retrace_model *m, const retrace_event *e, int64_t seq)
     json_object_set_new(j, "id", json_integer(e->id));
     cli_json_bytes(j, e->text, 0);
     json_object_set_new(j, "logprob", cli_json_logprob(e->logprob));
+    if (!e->drawn) json_object_set_new(j, "drawn", json_false());
     if (e->n_top > 0) json_object_set_new(j, "top", cli_json_candidates(m, e->top, e->n_top));
     return j;
 }
@@ -90,6 +91,18 @@ int cli_trace_open(cli_trace **out, const char *path, const retrace_model *m, js
 
 int cli_trace_event(cli_trace *t, const retrace_event *e) {
     return write_line(t, cli_trace_object(t->model, e, t->seq));
+}
+
+int cli_trace_choice(cli_trace *t, const retrace_choice *c, int pos, int node) {
+    static const char *const kinds[] = {"draw", "token", "text", "back"};
+    json_t *j = opening(t->seq, "choice");
+    json_object_set_new(j, "pos", json_integer(pos));
+    json_object_set_new(j, "node", json_integer(node));
+    json_object_set_new(j, "kind", json_string(kinds[c->kind]));
+    if (c->kind == RETRACE_CHOOSE_TOKEN) json_object_set_new(j, "id", json_integer(c->token));
+    if (c->kind == RETRACE_CHOOSE_TEXT) json_object_set_new(j, "text", cli_json_text(c->text));
+    if (c->kind == RETRACE_CHOOSE_BACK) json_object_set_new(j, "to", json_integer(c->to));
+    return write_line(t, j);
 }
 
 int cli_trace_error(cli_trace *t, retrace_text text, const char *msg) {
