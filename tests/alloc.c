@@ -122,6 +122,20 @@ static int makes_a_rule(retrace_error *err) {
     return rc;
 }
 
+static int new_regex(retrace_rule **r, retrace_error *err) {
+    const char *pairs[] = {"pattern", "b(?=a+ )|(?<=\xc3\xa9)a.b", "pattern", "^b|\\bab\\b",
+                           "file",    "# c\na.{2,3} \n",           "case",    "fold",
+                           NULL};
+    return try_rule(r, "regex", pairs, err);
+}
+
+static int makes_a_regex(retrace_error *err) {
+    retrace_rule *r = NULL;
+    int rc = new_regex(&r, err);
+    retrace_rule_free(r);
+    return rc;
+}
+
 static int reads_text(retrace_error *err) {
     retrace_model *m = NULL;
     retrace_token *tokens = NULL, *chat = NULL;
@@ -210,6 +224,48 @@ static int writes_answers(retrace_error *err) {
     return rc;
 }
 
+/* Marks that own memory. */
+static int writes_under_a_regex(retrace_error *err) {
+    retrace_model *m = NULL;
+    retrace_rule *r = NULL;
+    retrace_run *run = NULL;
+    retrace_token prompt[] = {0, 5};
+    int rc = open_it(&m, err);
+    if (rc == RETRACE_OK) rc = new_regex(&r, err);
+    retrace_options o = options_of(1);
+    o.rules = &r;
+    o.n_rules = 1;
+    if (rc == RETRACE_OK) rc = retrace_run_new(&run, m, &o, prompt, 2, err);
+    if (rc == RETRACE_OK) rc = retrace_run_finish(run, NULL, NULL, err);
+    retrace_run_free(run);
+    retrace_rule_free(r);
+    retrace_model_close(m);
+    return rc;
+}
+
+/* A schema with every kind of part becomes a rule; answers by a grammar, with a ban beside it. */
+static int constrains(retrace_error *err) {
+    static const char schema[] =
+        "{\"properties\":{\"a\":{\"enum\":[1,\"x\"]},\"b\":{\"type\":[\"number\",\"null\"],"
+        "\"minimum\":-3},\"c\":{\"pattern\":\"^a+[^b]$\"},\"d\":{\"items\":{\"$ref\":\"#\"}}},"
+        "\"allOf\":[{\"required\":[\"a\"]},{\"properties\":{\"e\":{\"maxLength\":2}}}],"
+        "\"additionalProperties\":true}";
+    const char *pairs[] = {"schema", schema, NULL};
+    const char *gbnf[] = {"text", "root ::= (\"a\" x | [b ] \"b\"){1,9}\nx ::= x [ab] | \"\"",
+                          NULL};
+    retrace_model *m = NULL;
+    retrace_rule *rules[3] = {NULL, NULL, NULL};
+    char out[sizeof right] = "";
+    int rc = open_it(&m, err);
+    if (rc == RETRACE_OK) rc = try_rule(&rules[2], "json", pairs, err);
+    if (rc == RETRACE_OK) rc = try_rule(&rules[0], "grammar", gbnf, err);
+    if (rc == RETRACE_OK) rc = new_rule(&rules[1], err);
+    if (rc == RETRACE_OK) rc = some_runs(m, rules, out, err);
+    for (int i = 0; i < 3; i++) retrace_rule_free(rules[i]);
+    retrace_model_close(m);
+    return rc;
+}
+
 /* ==== The sweep ==== */
 
 static void one_fault(scenario *f, long k, int for_ever) {
@@ -256,10 +312,16 @@ static void opening_survives(void **unused) {
     sweep(opens);
 }
 
+static void constraints_survive(void **unused) {
+    (void)unused;
+    sweep(constrains);
+}
+
 static void rules_survive(void **unused) {
     (void)unused;
     sweep(parses_a_rule);
     sweep(makes_a_rule);
+    sweep(makes_a_regex);
 }
 
 static void reading_survives(void **unused) {
@@ -270,6 +332,7 @@ static void reading_survives(void **unused) {
 static void writing_survives(void **unused) {
     (void)unused;
     sweep(writes_answers);
+    sweep(writes_under_a_regex);
 }
 
 /* A model on which a run has failed gives the same answers as before. */
@@ -347,6 +410,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(opening_survives),
         cmocka_unit_test(rules_survive),
+        cmocka_unit_test(constraints_survive),
         cmocka_unit_test(reading_survives),
         cmocka_unit_test(writing_survives),
         cmocka_unit_test(a_model_is_usable_after_a_failed_run),

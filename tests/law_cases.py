@@ -11,6 +11,7 @@ import random
 import sys
 
 import reference
+from reference_languages import LANGUAGES
 
 FILE = pathlib.Path(__file__).parent / "data" / "laws.json"
 EOS = {"text": "</s>", "end": True}
@@ -124,19 +125,51 @@ MODELS = {
             ("j",): {"</s>": 1},
         },
     ),
+    "prose": table(
+        ["a", "B", ". ", ".", " ", '"', EOS],
+        {
+            (): {"a": 0.3, "B": 0.2, ". ": 0.15, ".": 0.12, " ": 0.1, '"': 0.08, "</s>": 0.05},
+            ("a",): {". ": 0.5, "a": 0.3, "</s>": 0.2},
+            (" ",): {"a": 0.6, "B": 0.4},
+            (". ",): {"a": 0.5, "B": 0.2, '"': 0.3},
+        },
+    ),
+    "fences": table(
+        ["x", "```", "\n", "y", "`", EOS],
+        {
+            (): {"x": 0.3, "```": 0.3, "y": 0.2, "</s>": 0.2},
+            ("x",): {"\n": 0.5, "y": 0.3, "`": 0.2},
+            ("y",): {"\n": 0.6, "</s>": 0.4},
+            ("```",): {"\n": 0.6, "x": 0.2, "`": 0.2},
+            ("\n",): {"```": 0.5, "x": 0.5},
+            ("`",): {"\n": 1},
+        },
+    ),
+    "quoted": table(
+        ['"', "a", "b", 'b"', EOS],
+        {
+            (): {'"': 0.6, "a": 0.3, "b": 0.1},
+            ('"',): {"a": 0.4, "b": 0.3, '"': 0.2, 'b"': 0.1},
+            ("a",): {'"': 0.3, "b": 0.3, 'b"': 0.2, "</s>": 0.2},
+            ("b",): {'"': 0.7, "</s>": 0.3},
+        },
+    ),
     "short": table(["a", "b", EOS], {(): {"a": 0.6, "b": 0.3, "</s>": 0.1}}, n_ctx=4),
 }
 
 PLAIN = {"temp": "1", "top_k": "0", "top_p": "1", "min_p": "0", "max_tokens": "3"}
 
 
-def case(name, model, prompt="", rules=(), stops=(), bias=(), **options):
-    strategy = "phrases" if rules else "sample"
+def case(name, model, prompt="", rules=(), stops=(), bias=(), driver=None, **options):
+    names = [r["name"] for r in rules]
+    strategy = ([driver] * bool(driver) + [n for n in names if n != "phrases"] + names + ["sample"])[0]
     o = dict(PLAIN, **{k: str(v) for k, v in options.items()})
     out = {"name": name, "strategy": strategy, "model": model, "prompt": prompt, "options": o}
     for key, value in (("rules", rules), ("stops", stops), ("bias", bias)):
         if value:
             out[key] = list(value)
+    if driver:
+        out["driver"] = driver
     return out
 
 
@@ -350,7 +383,9 @@ def phrases_of(rng, model):
     return ban(*[text_of(rng, model) for _ in range(rng.randint(1, 4))], **s)
 
 
-def random_case(rng, number):
+def random_case(rng, number, others):
+    import law_cases_rules  # which needs this file itself
+
     model = rng.choice(sorted(WORDS))
     o = {"max_tokens": rng.randint(1, 5), "on_stuck": rng.choice(["fail", "stop", "allow"])}
     o["hold"] = rng.choice(["minimal", "minimal", "all"])
@@ -366,7 +401,10 @@ def random_case(rng, number):
             o[key] = rng.choice(spice[key])
     prompt = rng.choice(PROMPTS.get(model, [""]))
     stops = [text_of(rng, model) for _ in range(rng.choice([0, 0, 0, 1, 2]))]
-    rules = [phrases_of(rng, model) for _ in range(rng.choice([1, 1, 1, 2]))]
+    rules = [phrases_of(rng, model) for _ in range(rng.choice([0, 1, 1, 2] if others else [1, 1, 1, 2]))]
+    for _ in range(rng.choice([1, 1, 2, 3]) if others else 0):
+        at = rng.randint(0, len(rules))
+        rules.insert(at, law_cases_rules.random_rule(rng, model, lambda: text_of(rng, model, 2)))
     return case(f"random {number}", model, prompt=prompt, rules=rules, stops=stops, **o)
 
 
@@ -375,7 +413,7 @@ def random_cases(seed, wanted, leaves):
     rng, number, out = random.Random(seed), 0, []
     while len(out) < wanted:
         number += 1
-        c = random_case(rng, number)
+        c = random_case(rng, number, number % 4 != 0)
         try:
             law = reference.law(MODELS[c["model"]], c, leaves)
         except (reference.Unclear, reference.TooBig):
@@ -385,25 +423,30 @@ def random_cases(seed, wanted, leaves):
     return out
 
 
-def document(seed=1, wanted=100, hand=True, leaves=150):
+def document(seed=1, wanted=160, hand=True, leaves=150):
     cases = []
-    for source in (sampling, bans, soft, stuck, budgets) if hand else ():
+    import law_cases_rules  # which needs this file itself
+
+    for source in (sampling, bans, soft, stuck, budgets, *law_cases_rules.sources) if hand else ():
+        most = 700 if source in law_cases_rules.sources else 1500
         for c in source():
             try:
-                c["law"] = reference.rows(reference.law(MODELS[c["model"]], c, 1500))
+                c["law"] = reference.rows(reference.law(MODELS[c["model"]], c, most))
             except (reference.Unclear, reference.TooBig) as e:
                 print(f"left out: {c['name']}: {e!r}", file=sys.stderr)
                 continue
             cases.append(c)
     cases += random_cases(seed, wanted, leaves)
     used = {c["model"] for c in cases}
-    return {"models": {k: v for k, v in MODELS.items() if k in used}, "cases": cases}
+    models = {k: v for k, v in MODELS.items() if k in used}
+    return {"models": models, "languages": LANGUAGES, "cases": cases}
 
 
 def written(doc):
     lines = [json.dumps(c, ensure_ascii=False) for c in doc["cases"]]
-    models = json.dumps(doc["models"], ensure_ascii=False)
-    return '{"models": %s,\n "cases": [\n%s\n]}\n' % (models, ",\n".join(lines))
+    models, languages = (json.dumps(doc[k], ensure_ascii=False) for k in ("models", "languages"))
+    text = '{"models": %s,\n "languages": %s,\n "cases": [\n%s\n]}\n'
+    return text % (models, languages, ",\n".join(lines))
 
 
 def main(argv):

@@ -1,7 +1,8 @@
 """The semantics of a run, written a second time: small, slow and independent of the C code.
 
-A table model, the sampling chain, the tree of places with its bans, banned phrases, stop texts, the
-settled mark, the ladder out of dead ends, policies and budgets, each as docs/architecture.md states it.
+The tree of places with its bans, soft rules and forced text, stop texts, the settled mark, the ladder out
+of dead ends, policies and budgets, each as docs/architecture.md states it. The model and the draw are in
+reference_model.py, the rules in reference_rules.py.
 Everything is recomputed from whole texts at every step; nothing is incremental, so that it can be
 checked by reading. `law` walks every outcome of chance and adds up probabilities.
 
@@ -9,268 +10,31 @@ Where the rules leave something open, `Unclear` is raised instead of guessing: n
 situation is written to tests/data/laws.json (see tests/test_reference.py, which makes that file).
 """
 
-import functools
 import json
 import math
-import struct
-import unicodedata
 
-
-class Unclear(Exception):
-    """The written semantics do not decide this situation."""
+from reference_model import DEFAULTS, Table, next_weights, penalised, softmax
+from reference_rules import make_rule
+from reference_text import Unclear, unfinished
 
 
 class TooBig(Exception):
     """More outcomes than the caller wants to walk."""
 
 
-def float32(x):
-    return struct.unpack("f", struct.pack("f", x))[0] if math.isfinite(x) else x
-
-
-# ==== Table model ====
-
-
-class Table:
-    def __init__(self, spec):
-        self.names, self.pieces, self.end, self.control = [], [], [], []
-        for t in spec["tokens"]:
-            t = {"text": t} if isinstance(t, str) else t
-            name = bytes(t["bytes"]) if "bytes" in t else t["text"].encode()
-            special = bool(t.get("end") or t.get("control"))
-            self.names.append(name)
-            self.pieces.append(b"" if special else name)
-            self.end.append(bool(t.get("end")))
-            self.control.append(bool(t.get("control")))
-        self.n_ctx = spec.get("n_ctx", 1 << 30)
-        self.rows = {}
-        for row in spec["rows"]:
-            context = tuple(c if isinstance(c, int) else self.text(c) for c in row["context"])
-            total = math.fsum(row["next"].values())
-            logits = [-math.inf] * len(self.names)
-            for key, weight in row["next"].items():
-                if weight > 0:
-                    logits[self.index(key)] = float32(math.log(weight / total))
-            self.rows[context] = logits
-        self.longest = max(len(c) for c in self.rows)
-        self.known = {}
-
-    def text(self, name):
-        return self.names.index(name.encode())
-
-    def index(self, key):
-        """Digits that number a token are its index; anything else is its text."""
-        if key.isdigit() and int(key) < len(self.names):
-            return int(key)
-        return self.text(key)
-
-    def logits(self, sequence):
-        for k in range(min(self.longest, len(sequence)), -1, -1):
-            row = self.rows.get(tuple(sequence[len(sequence) - k :]))
-            if row is not None:
-                return row
-        raise ValueError("no default row")
-
-    def tokenize(self, text):
-        text, out = text.encode(), []
-        while text:
-            fits = [i for i, name in enumerate(self.names) if text.startswith(name)]
-            best = max(fits, key=lambda i: len(self.names[i]))
-            out.append(best)
-            text = text[len(self.names[best]) :]
-        return out
-
-
-# ==== The sampling chain ====
-
-DEFAULTS = {
-    "max_tokens": 512, "temp": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "typical": 1.0,
-    "repeat_penalty": 1.0, "repeat_last_n": 64, "presence_penalty": 0.0, "frequency_penalty": 0.0,
-    "ignore_eos": False, "hold": "minimal", "on_stuck": "fail", "stuck_mass": 0.001,
-    "max_rewinds": -1, "max_evaluated": -1,
-}  # fmt: skip
-
-
-def softmax(logits):
-    top = max(logits.values())
-    e = {i: math.exp(l - top) for i, l in logits.items()}
-    total = math.fsum(e.values())
-    return {i: x / total for i, x in e.items()}
-
-
-def penalised(table, logits, o, prompt, kept):
-    """Repeat looks at the last n tokens of prompt and answer, presence and frequency at the answer."""
-    out = dict(enumerate(logits))
-    sequence = prompt + kept
-    n = o["repeat_last_n"]
-    for i in set(sequence if n < 0 else sequence[max(0, len(sequence) - n) :]):
-        out[i] = out[i] / o["repeat_penalty"] if out[i] > 0 else out[i] * o["repeat_penalty"]
-    for i in set(kept):
-        out[i] -= kept.count(i) * o["frequency_penalty"] + o["presence_penalty"]
-    for i, x in o["bias"]:
-        out[i] += x
-    if o["ignore_eos"]:
-        for i in range(len(logits)):
-            if table.end[i]:
-                out[i] = -math.inf
-    return out
-
-
-def leading(order, p, enough):
-    """The shortest beginning of `order` whose probability reaches what `enough` asks for."""
-    total, out = 0.0, []
-    for i in order:
-        out.append(i)
-        total += p[i]
-        if enough(total):
-            break
-    return out
-
-
-def truncated(logits, o):
-    """top-k, typical, top-p, min-p, each on what the one before left, all at temperature 1."""
-
-    def by_p(c):
-        return sorted(c, key=lambda i: (-c[i], i))
-
-    c = logits
-    if o["top_k"] > 0:
-        c = {i: c[i] for i in by_p(c)[: o["top_k"]]}
-    if o["typical"] < 1:
-        p = softmax(c)
-        entropy = -math.fsum(x * math.log(x) for x in p.values())
-        order = sorted(by_p(c), key=lambda i: abs(-math.log(p[i]) - entropy))
-        c = {i: c[i] for i in leading(order, p, lambda total: total > o["typical"])}
-    if o["top_p"] < 1:
-        p = softmax(c)
-        c = {i: c[i] for i in leading(by_p(c), p, lambda total: total >= o["top_p"])}
-    if o["min_p"] > 0:
-        floor = max(c.values()) + math.log(o["min_p"])
-        c = {i: x for i, x in c.items() if x >= floor}
-    return c
-
-
-def next_weights(table, o, prompt, kept, bans):
-    """What the next token is drawn from: {id: probability}; empty when nothing is left. Bans act
-    before any truncation."""
-    logits = penalised(table, table.logits(prompt + kept), o, prompt, kept)
-    logits = {i: x for i, x in logits.items() if i not in bans and x > -math.inf}
-    if not logits:
-        return {}
-    if o["temp"] == 0:
-        return {min(logits, key=lambda i: (-logits[i], i)): 1.0}
-    return softmax({i: x / o["temp"] for i, x in truncated(logits, o).items()})
-
-
-def free_mass(table, prompt, kept, bans):
-    """The model's own probability of what is not banned at a place."""
-    p = softmax(dict(enumerate(table.logits(prompt + kept))))
-    return math.fsum(x for i, x in p.items() if i not in bans)
-
-
-# ==== Text ====
-
-
-@functools.lru_cache(maxsize=100000)
-def characters(data, ended):
-    """(code point, first byte, byte after) of each character. A byte that belongs to none stands for
-    itself, above Unicode. An unfinished character at the very end is left out unless the text has
-    ended there."""
-    out, i = [], 0
-    while i < len(data):
-        for n in range(1, 5):
-            try:
-                out.append((ord(data[i : i + n].decode()), i, i + n))
-                break
-            except (UnicodeDecodeError, TypeError):
-                continue
-        else:
-            n = 1
-            if not ended and unfinished(data[i:]):
-                return out
-            out.append((0x110000 + data[i], i, i + 1))
-        i += n
-    return out
-
-
-def unfinished(tail):
-    """Can more bytes make this one character?"""
-    try:
-        tail.decode()
-        return False
-    except UnicodeDecodeError as e:
-        return e.start == 0 and e.reason == "unexpected end of data"
-
-
-def is_word(point):
-    return point < 0x110000 and unicodedata.category(chr(point))[0] in "LNM"
-
-
-class Phrases:
-    """The rule `phrases`: texts that must not appear."""
-
-    def __init__(self, texts, case="fold", word="false", weight=0.0):
-        self.fold, self.word, self.weight = case == "fold", word, weight
-        self.units = functools.lru_cache(maxsize=100000)(self.all_units)
-        self.hits = functools.lru_cache(maxsize=100000)(self.all_hits)
-        self.live = functools.lru_cache(maxsize=100000)(self.first_live)
-        spelt = [[u[0] for u in self.units(t.encode(), True)] for t in texts]
-        self.texts = [t for i, t in enumerate(spelt) if t not in spelt[:i]]
-
-    def all_units(self, data, ended):
-        out = []
-        for point, a, b in characters(data, ended):
-            folded = chr(point).casefold() if self.fold and point < 0x110000 else None
-            out += [(ord(f), a, b) for f in folded] if folded else [(point, a, b)]
-        return out
-
-    def all_hits(self, before, text, ended):
-        """(first byte, byte after, place in the folded text, length) of every match in before + text
-        that is decided; bytes count from the beginning of `text`. Matches within `before` are none."""
-        units = self.units(before + text, ended)
-        out = set()
-        for phrase in self.texts:
-            for i in range(len(units) - len(phrase) + 1):
-                end = units[i + len(phrase) - 1][2] - len(before)
-                if end <= 0 or [u[0] for u in units[i : i + len(phrase)]] != phrase:
-                    continue
-                if self.edges(units, i, i + len(phrase), ended):
-                    out.add((units[i][1] - len(before), end, i, len(phrase)))
-        return out
-
-    def edges(self, units, a, b, ended):
-        """A letter, digit or mark at an edge of the phrase must not touch another one."""
-        if self.word == "false":
-            return True
-        if a > 0 and is_word(units[a - 1][0]) and is_word(units[a][0]):
-            return False
-        if self.word == "start" or not is_word(units[b - 1][0]):
-            return True
-        return not is_word(units[b][0]) if b < len(units) else ended
-
-    def first_live(self, before, text):
-        """The first byte of the longest tail that may still become a match, or None."""
-        units = self.units(before + text, False)
-        for i in range(len(units)):
-            for phrase in self.texts:
-                rest = [u[0] for u in units[i:]]
-                if len(rest) > len(phrase) or rest != phrase[: len(rest)]:
-                    continue
-                whole = len(rest) == len(phrase)
-                if whole and (units[-1][2] <= len(before) or self.edges(units, i, len(units), False)):
-                    continue
-                if self.edges(units + [(0, 0, 0)], i, len(units), False):
-                    return units[i][1] - len(before)
-        return None
-
-
 # ==== Runs ====
 
 
 class Node:
+    """A place: what is banned there, and what soft rules and forces have come to there."""
+
     def __init__(self, parent=None, token=None):
         self.parent, self.token = parent, token
         self.children, self.bans, self.draws, self.exempt = {}, set(), 0, False
+        self.soft = {}  # token: the soft rules that banned it
+        self.tries, self.best = {}, {}  # by rule: how many; (measure, tokens from here on)
+        self.spent, self.forced = set(), set()  # rules
+        self.sampled = None  # what led here was drawn from this: (weights, logits)
 
     def path(self):
         node, out = self, []
@@ -278,6 +42,22 @@ class Node:
             out.append(node)
             node = node.parent
         return out[::-1]
+
+    def child(self, token):
+        return self.children.setdefault(token, Node(self, token))
+
+    def banned(self):
+        return self.bans | set(self.soft)
+
+
+class Span:
+    """Forced text in the answer: its first position and what had led on from there."""
+
+    def __init__(self, start, rule, token, soft):
+        self.start, self.rule, self.token, self.soft, self.length = start, rule, token, soft, 0
+
+    def holds(self, position):
+        return self.start <= position < self.start + self.length
 
 
 class Run:
@@ -291,8 +71,9 @@ class Run:
         self.before = b"".join(table.pieces[t] for t in tail)
         self.root = self.head = Node()
         self.accepted = self.settled = self.rewinds = self.step = 0
-        self.asked = set()
+        self.asked, self.reviewed = set(), False
         self.stuck_at, self.episode = -1, None
+        self.queue, self.forcing, self.spans = [], None, []
         n = options["max_tokens"]
         self.max_rewinds = 4 * n + 1024 if options["max_rewinds"] < 0 else options["max_rewinds"]
         self.max_evaluated = (
@@ -303,6 +84,9 @@ class Run:
 
     def tokens(self, node=None):
         return [x.token for x in (node or self.head).path()]
+
+    def places(self):
+        return [self.root] + self.head.path()
 
     def text(self, tokens):
         return b"".join(self.table.pieces[t] for t in tokens)
@@ -318,16 +102,40 @@ class Run:
                 return i
         raise AssertionError("byte behind the text")
 
+    def model(self, tokens):
+        """The model's own law after these tokens."""
+        key = tuple(tokens)
+        if key not in self.table.own:
+            self.table.own[key] = softmax(dict(enumerate(self.table.logits(self.prompt + tokens))))
+        return self.table.own[key]
+
+    def admitted(self, tokens):
+        """What all constraints allow next."""
+        every = set(range(len(self.table.names)))
+        for rule in self.rules:
+            if rule.constrains:
+                every = {i for i in every if rule.admits(self, tokens, i)}
+        return every
+
+    def gone_on(self, tokens):
+        """Is this a place before the head?"""
+        return len(tokens) < len(self.tokens())
+
     # Settling.
 
     def horizon(self, tokens):
         text = self.text(tokens)
-        starts = [r.live(self.before, text) for r in self.rules]
+        starts = []
         for stop in self.stops:
             starts += [i for i in range(len(text)) if stop.startswith(text[i:])][:1]
         starts += [i for i in range(len(text)) if unfinished(text[i:])][:1]
-        places = [self.holder(tokens, s) for s in starts if s is not None]
-        return min(places, default=len(tokens))
+        places = [self.holder(tokens, s) for s in starts]
+        places += [r.horizon(self, tokens) for r in self.rules]
+        least = min(places, default=len(tokens))
+        # A force is taken back as a whole.
+        while any(s.start < least and s.holds(least) for s in self.spans):
+            least = min(s.start for s in self.spans if s.holds(least))
+        return min(least, len(tokens))
 
     def settle(self):
         if self.o["hold"] == "all":
@@ -354,72 +162,175 @@ class Run:
                     found.append((i + len(stop), i))
         return min(found)[::-1] if found else None
 
-    def proposals(self, tokens, fresh):
-        """One place to go back to for each rule that objects; fresh(rule) are its new hits."""
-        out, nodes = [], [self.root] + self.head.path()
-        for rule in self.rules:
-            places = [self.holder(tokens, h[0]) for h in self.rejected(rule, sorted(fresh(rule)))]
-            if places and nodes[places[0]].exempt:
-                if any(not nodes[p].exempt for p in places):
-                    raise Unclear("an exempt hit hides another one of the same rule")
-                self.accepted += 1
-            else:
-                out += places[:1]
+    def stop_cut(self, tokens, start):
+        """The tokens of an answer that ends before byte `start`."""
+        n = 0
+        while n < len(tokens) - 1 and len(self.text(tokens[: n + 1])) <= start:
+            n += 1
+        return tokens[: n + (len(self.text(tokens[:n])) < start)]
+
+    def judge(self, tokens, limit, ended, skip=None):
+        """After a push: what each rule but `skip` says, hits complete before `limit` only."""
+        length = len(self.text(tokens))
+        out = []
+        for i, rule in enumerate(self.rules):
+            p = None if i == skip else rule.judge(self, tokens, limit, ended)
+            if p and (p.end or length) < limit:
+                p.rule = i
+                out.append(p)
         return out
 
-    def rejected(self, rule, hits):
-        """Each hit of a weighted rule is let through by a draw of its own."""
-        if rule.weight == 0:
-            return hits
-        if len({h[:2] for h in hits}) < len(hits):
-            raise Unclear("two hits of the same bytes")
-        return [h for h in hits if self.choose([rule.weight, 1 - rule.weight]) == 1]
+    def judge_end(self, tokens, kept, text, skip=None):
+        """The answer would end with `text`, of `kept` tokens: what only its end decides."""
+        out = []
+        for i, rule in enumerate(self.rules):
+            p = None if i == skip else rule.judge_end(self, tokens, kept, text)
+            if p:
+                p.rule = i
+                out.append(p)
+        return out
 
-    def judge(self, tokens, limit):
-        """After a push: the hits that it decided and that are complete before `limit`."""
-        old, new = self.text(tokens[:-1]), self.text(tokens)
+    def counting(self, proposals):
+        """Without those that are ignored or let through."""
+        nodes, out = self.places(), []
+        for p in proposals:
+            if p.soft and p.rule in nodes[p.to].spent:
+                continue
+            if nodes[p.to].exempt:
+                if any(not nodes[q].exempt for q in p.others):
+                    raise Unclear("an exempt hit hides another one of the same rule")
+                self.accepted += 1
+                continue
+            out.append(p)
+        return out
 
-        def fresh(rule):
-            known = rule.hits(self.before, old, False)
-            return {h for h in rule.hits(self.before, new, False) - known if h[1] < limit}
+    def decide(self, proposals):
+        """"back" when the head has moved, "budget" when it must not, else None."""
+        left = self.counting(proposals)
+        hard = any(not p.soft for p in left)
+        nodes, tokens = self.places(), self.tokens()
+        while left:
+            p = min(left, key=lambda q: (q.to, q.rule))
+            if not p.soft:
+                return self.go_back(p, [q for q in left if q.to == p.to])
+            node = nodes[p.to]
+            best = node.best.get(p.rule)
+            if not hard and (best is None or p.measure > best[0]):
+                best = node.best[p.rule] = p.measure, tokens[p.to :]
+            if self.may_retry(p, node, tokens):
+                return self.go_back(p, [q for q in left if q.to == p.to])
+            node.spent.add(p.rule)
+            self.accepted += 1
+            other = best and best[1] != tokens[p.to :]
+            if other and (hard or best[0] > p.measure):
+                return self.put_back(p.to, best[1])
+            left.remove(p)
+        return None
 
-        return self.proposals(tokens, fresh)
+    def bans_of(self, p, tokens):
+        if p.force and p.rule not in self.places()[p.to].forced:
+            return set(p.bans or ())
+        return {tokens[p.to]} if p.bans is None else set(p.bans)
 
-    def judge_end(self, tokens, text):
-        """The answer would end with `text`: what only its end decides."""
-
-        def fresh(rule):
-            known = rule.hits(self.before, self.text(tokens), False)
-            return rule.hits(self.before, text, True) - known
-
-        return self.proposals(tokens, fresh)
+    def may_retry(self, p, node, tokens):
+        bans = self.bans_of(p, tokens)
+        if node.tries.get(p.rule, 0) >= p.soft:
+            return False
+        if bans:
+            kept = self.free_mass(tokens[: p.to], node.banned() | bans)
+            if kept <= 0 or kept < self.o["stuck_mass"]:
+                return False
+        share = 0.75 * (p.to + 1) / (self.o["max_tokens"] + 1)
+        return (
+            self.rewinds < self.max_rewinds * share and len(self.asked) < self.max_evaluated * share
+        )
 
     # Moving.
 
-    def erase(self, to):
-        """False when the budget forbids it."""
+    def go_back(self, best, united):
         if self.rewinds >= self.max_rewinds:
-            return False
+            return "budget"
+        tokens, nodes = self.tokens(), self.places()
+        node = nodes[best.to]
+        force = best.force if best.rule not in node.forced else None
+        for p in united:
+            bans = self.bans_of(p, tokens)
+            if p.soft:
+                node.tries[p.rule] = node.tries.get(p.rule, 0) + 1
+                for t in bans:
+                    node.soft.setdefault(t, set()).add(p.rule)
+            else:
+                node.bans |= bans
+        if best.soft:
+            for x in nodes[best.to : -1]:
+                x.draws = max(0, x.draws - 1)
         self.rewinds += 1
-        nodes = [self.root] + self.head.path()
-        nodes[to].bans.add(nodes[to + 1].token)
-        self.head = nodes[to]
-        return True
+        self.erase(best.to)
+        if force and self.head is node:
+            node.forced.add(best.rule)
+            self.queue = list(force)
+            self.forcing = Span(best.to, best.rule, tokens[best.to], best.soft)
+            self.spans.append(self.forcing)
+        return "back"
 
-    def too_little(self, tokens, weights):
+    def put_back(self, to, tokens):
+        if self.rewinds >= self.max_rewinds:
+            raise Unclear("no rewind is left to put the best try back")
+        self.rewinds += 1
+        self.erase(to)
+        if to == len(self.tokens()):
+            self.queue = list(tokens)
+        return "back"
+
+    def erase(self, to):
+        """Moves the head back; a force whose token is the first to go is taken back as a whole."""
+        self.queue, self.forcing = [], None
+        nodes = self.places()
+        for span in reversed(self.spans):
+            if span.holds(to):
+                self.withdraw(span, nodes[span.start])
+                to = span.start
+        self.spans = [s for s in self.spans if s.start < to]
+        self.head, self.reviewed = nodes[to], False
+
+    def withdraw(self, span, node):
+        if span.soft:
+            node.soft.setdefault(span.token, set()).add(span.rule)
+        else:
+            node.bans.add(span.token)
+
+    def give_up_force(self):
+        """The next forced token may not stand where it should."""
+        span = self.forcing
+        nodes = self.places()
+        self.withdraw(span, nodes[span.start])
+        self.spans.remove(span)
+        if len(nodes) > span.start + 1:
+            self.rewinds += 1
+        self.erase(span.start)
+
+    def free_mass(self, tokens, bans):
+        """The model's own probability of what is not banned, over what constraints admit."""
+        p, admitted = self.model(tokens), self.admitted(tokens)
+        total = math.fsum(p[i] for i in admitted)
+        free = math.fsum(p[i] for i in admitted if i not in bans)
+        return free / total if total else 0.0
+
+    def too_little(self, tokens, bans, weights):
         """Is the place exhausted: too little of the model's own mass unbanned, or nothing to draw?"""
-        bans = self.head.bans
-        free = free_mass(self.table, self.prompt, tokens, bans)
+        free = self.free_mass(tokens, bans)
         never = {i for i, x in self.o["bias"] if x == -math.inf}
         if self.o["ignore_eos"]:
             never |= {i for i, end in enumerate(self.table.end) if end}
-        rest = free_mass(self.table, self.prompt, tokens, bans | never)
+        rest = self.free_mass(tokens, bans | never)
         if weights and (free < self.o["stuck_mass"]) != (rest < self.o["stuck_mass"]):
             raise Unclear("does the mass of tokens that no ban keeps away count?")
         return free < self.o["stuck_mass"] or not weights
 
     def ladder(self):
         """Out of a dead end. Returns how the run ends, or None when it goes on."""
+        if self.o["hold"] != "all" and any(r.vague for r in self.rules):
+            raise Unclear("how far back may the ladder go?")
         d = len(self.tokens())
         if d > self.stuck_at:
             self.step, self.episode, self.stuck_at = 1, self.head, d
@@ -427,66 +338,141 @@ class Run:
             self.step *= 2
         back = min(self.step, d - self.settled)
         if back > 0:
-            return None if self.erase(d - back) else self.done("budget", self.settled_text())
+            if self.rewinds >= self.max_rewinds:
+                return self.done("budget", self.settled_text())
+            self.rewinds += 1
+            nodes = self.places()
+            nodes[d - back].bans.add(nodes[d - back + 1].token)
+            return self.erase(d - back)
         if self.o["on_stuck"] == "fail":
             return self.done("stuck", self.settled_text())
         tokens = self.tokens(self.episode)
         if self.o["on_stuck"] == "stop":
-            for rule in self.rules:
-                text = self.text(tokens)
-                if rule.hits(self.before, text, True) - rule.hits(self.before, text, False):
-                    raise Unclear("a stuck answer that ends with a banned word")
+            if self.judge_end(tokens, tokens, self.text(tokens)):
+                raise Unclear("a stuck answer that ends with a banned word")
             return self.done("stuck", self.text(tokens))
         if self.episode.exempt:
             raise Unclear("stuck again where everything was allowed")
-        self.head, self.stuck_at = self.episode, -1
+        if self.spans or any(r.forces for r in self.rules):
+            raise Unclear("a force and `allow`")
+        self.head, self.stuck_at, self.reviewed = self.episode, -1, False
         self.head.bans, self.head.exempt, self.head.draws = set(), True, 0
         return None
 
     def settled_text(self):
+        if self.o["hold"] != "all" and any(r.vague for r in self.rules):
+            raise Unclear("what has settled?")
         return self.text(self.tokens()[: self.settled])
 
     def done(self, finish, text):
         return text, finish, self.accepted > 0
 
+    def review(self):
+        out, tokens = [], self.tokens()
+        for i, rule in enumerate(self.rules):
+            own = any(s.rule == i and s.holds(len(tokens) - 1) for s in self.spans)
+            p = None if own else rule.review(self, tokens)
+            if p:
+                p.rule = i
+                out.append(p)
+        return self.decide(out)
+
     def turn(self):
-        """Draws, pushes and judges one token. Returns how the run ends, or None."""
+        """Puts one more token there and judges it. Returns how the run ends, or None."""
         tokens = self.tokens()
         if self.head not in self.asked and tokens:
             if len(self.asked) >= self.max_evaluated:
                 return self.done("budget", self.settled_text())
             self.asked.add(self.head)
-        key = tuple(tokens), frozenset(self.head.bans)
-        if key not in self.table.known:
-            weights = next_weights(self.table, self.o, self.prompt, tokens, self.head.bans)
-            self.table.known[key] = weights, self.too_little(tokens, weights)
-        weights, little = self.table.known[key]
-        if little or self.head.draws >= 256:
+        if not self.reviewed:
+            self.reviewed = True
+            moved = self.review()
+            if moved:
+                return self.done("budget", self.settled_text()) if moved == "budget" else None
+        if self.queue:
+            return self.put_next(tokens)
+        drawn = self.draw(tokens)
+        if drawn is None:
             return self.ladder()
-        ids = sorted(weights)
-        token = ids[0] if self.o["temp"] == 0 else ids[self.choose([weights[i] for i in ids])]
+        weights, logits, token = drawn
         self.head.draws += 1
-        self.head = self.head.children.setdefault(token, Node(self.head, token))
+        self.head = self.head.child(token)
+        self.head.sampled = weights, logits
         return self.verdict(tokens + [token])
 
-    def verdict(self, tokens):
+    def put_next(self, tokens):
+        """A token that is forced or put back: no chance."""
+        token, span = self.queue[0], self.forcing
+        if span and (token in self.head.banned() or token not in self.admitted(tokens)):
+            return self.give_up_force()
+        if not span and token in self.head.bans:
+            self.queue = []
+            return None
+        self.queue = self.queue[1:]
+        self.head = self.head.child(token)
+        if span:
+            span.length += 1
+            self.head.sampled = None
+            self.forcing = span if self.queue else None
+        return self.verdict(tokens + [token], span.rule if span else None)
+
+    def draw(self, tokens):
+        """(weights, edited logits, token), or None at a dead end. Soft bans give way."""
+        while True:
+            weights, logits, little = self.next(tokens)
+            if not little and self.head.draws < 256:
+                break
+            if not self.head.soft:
+                return None
+            for rules in self.head.soft.values():
+                self.head.spent |= rules
+            self.head.soft = {}
+        ids = sorted(weights)
+        token = ids[0] if self.o["temp"] == 0 else ids[self.choose([weights[i] for i in ids])]
+        return weights, logits, token
+
+    def next(self, tokens):
+        """(weights, edited logits, is there too little?), with the bans of the head."""
+        bans = frozenset(self.head.banned())
+        key = tuple(tokens), bans
+        if key not in self.table.known:
+            out = bans | (set(range(len(self.table.names))) - self.admitted(tokens))
+            logits = penalised(self.table, self.table.logits(self.prompt + tokens), self.o,
+                               self.prompt, tokens)  # fmt: skip
+            for rule in self.rules:
+                logits = rule.shape(self, tokens, logits)
+            for rule in self.rules:
+                logits = {i: x * rule.scale(self, tokens) for i, x in logits.items()}
+            weights = next_weights(self.o, logits, out)
+            self.table.known[key] = weights, logits, self.too_little(tokens, bans, weights)
+        return self.table.known[key]
+
+    def ending(self, tokens, stop):
+        """(finish, tokens, text) when the answer would end here, else None."""
+        text = self.text(tokens)
+        if stop and not self.table.end[tokens[-1]]:
+            if stop[0] == stop[1]:
+                return "stop", tokens[:-1], text
+            return "stop", self.stop_cut(tokens, stop[0]), text[: stop[0]]
+        if self.table.end[tokens[-1]]:
+            return "end", tokens, text
+        full = len(self.prompt) + len(tokens) >= self.table.n_ctx
+        if full or len(tokens) >= self.o["max_tokens"]:
+            return "length", tokens, text
+        return None
+
+    def verdict(self, tokens, skip=None):
         stop = self.found_stop(tokens)
-        text, finish = self.text(tokens), None
-        places = self.judge(tokens, stop[1] if stop else math.inf)
-        if not places:
-            if stop:
-                text, finish = text[: stop[0]], "stop"
-            elif self.table.end[tokens[-1]]:
-                finish = "end"
-            elif len(tokens) >= self.o["max_tokens"]:
-                finish = "length"
-            elif len(self.prompt) + len(tokens) >= self.table.n_ctx:
-                finish = "length"
-            places = self.judge_end(tokens, text) if finish else []
-        if places:
-            return None if self.erase(min(places)) else self.done("budget", self.settled_text())
-        if finish:
-            return self.done(finish, text)
+        self.reviewed = False
+        ended = self.table.end[tokens[-1]]
+        moved = self.decide(self.judge(tokens, stop[1] if stop else math.inf, ended, skip))
+        end = None if moved else self.ending(tokens, stop)
+        if end and not ended:
+            moved = self.decide(self.judge_end(tokens, end[1], end[2], skip))
+        if moved:
+            return self.done("budget", self.settled_text()) if moved == "budget" else None
+        if end:
+            return self.done(end[0], end[2])
         self.settle()
         return None
 
@@ -496,15 +482,54 @@ class Run:
         return result
 
 
+# ==== Exact ====
+
+
+class Exact(Run):
+    """resample=exact, from its definition: the base law, given that no rule objects."""
+
+    def base(self, tokens):
+        """Tokens with their weights; at temperature 0 the most probable first."""
+        logits = penalised(self.table, self.table.logits(self.prompt + tokens), self.o,
+                           self.prompt, tokens)  # fmt: skip
+        if self.o["temp"] > 0:
+            return sorted(next_weights(self.o, logits, set()).items())
+        live = [i for i in logits if logits[i] > -math.inf]
+        return [(i, 1.0) for i in sorted(live, key=lambda i: (-logits[i], i))]
+
+    def rejected(self, tokens):
+        """Does a rule object, here or because the answer ends here? And the answer, if it does."""
+        stop = self.found_stop(tokens)
+        if self.judge(tokens, stop[1] if stop else math.inf, self.table.end[tokens[-1]]):
+            return True, None
+        end = self.ending(tokens, stop)
+        if end and not self.table.end[tokens[-1]] and self.judge_end(tokens, end[1], end[2]):
+            return True, None
+        return False, end and (end[2], end[0], False)
+
+    def leaves(self, tokens, p):
+        """The accepted answers after these tokens with their share of the base law."""
+        for token, w in self.base(tokens):
+            dead, answer = self.rejected(tokens + [token])
+            if answer:
+                yield answer, p * w
+            elif not dead:
+                yield from self.leaves(tokens + [token], p * w)
+
+    def law(self):
+        if self.o["temp"] == 0:
+            first = next(self.leaves([], 1.0), None)
+            return {first[0]: 1.0} if first else {(b"", "stuck", False): 1.0}
+        total = {}
+        for answer, p in self.leaves([], 1.0):
+            total.setdefault(answer, []).append(p)
+        mass = math.fsum(p for ps in total.values() for p in ps)
+        if mass == 0:
+            return {(b"", "stuck", False): 1.0}
+        return {k: math.fsum(ps) / mass for k, ps in total.items()}
+
+
 # ==== Laws ====
-
-
-def make_rule(rule):
-    s = {}
-    for name, value in rule["settings"]:
-        s.setdefault(name, []).append(value)
-    one = {k: s[k][-1] for k in ("case", "word") if k in s}
-    return Phrases(s["text"], weight=float(s.get("weight", ["0"])[-1]), **one)
 
 
 def make_options(case):
@@ -521,6 +546,8 @@ def law(model, case, most=100000):
     table, options = Table(model), make_options(case)
     prompt = table.tokenize(case["prompt"])
     rules = [make_rule(r) for r in case.get("rules", [])]
+    if options["resample"] == "exact":
+        return Exact(table, options, prompt, rules, case.get("stops", []), None).law()
     total, path, leaves = {}, [], 0
     while path is not None:
         p, at = 1.0, 0

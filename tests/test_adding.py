@@ -39,7 +39,7 @@ def program(tmp_path_factory):
     edit(tree / "src/model.c", "&rt_backend_table", "&rt_backend_table, &rt_backend_uniform")
     sources = [str(p.relative_to(tree)) for pattern in ("src/*.c", "src/*/*.c", "cli/*.c")
                for p in sorted(tree.glob(pattern)) if not p.name.startswith("llama")]
-    built = subprocess.run(["cc", *FLAGS, *sources, "-o", "retrace", "-lutf8proc", "-ljansson", "-lm"],
+    built = subprocess.run(["cc", *FLAGS, *sources, "-o", "retrace", "-lutf8proc", "-lpcre2-8", "-ljansson", "-lm"],
                            cwd=tree, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
     return tree / "retrace"

@@ -14,7 +14,7 @@ from conftest import DATA, PROGRAM, ROOT
 
 STORY = DATA / "cli_story.json"
 GREEDY = ["-m", STORY, "--temp", "0"]
-COMMANDS = "generate rules tokenize info score replay bench".split()
+COMMANDS = "generate rules tokenize info score replay pairs bench".split()
 
 
 def has_llama(retrace):
@@ -245,7 +245,7 @@ def test_json(retrace):
             "rewinds": 1,
             "held_max_bytes": len(" a sign of hope."),
         },
-        "rules": [{"name": "phrases", "hits": 1, "erased": 2}],
+        "rules": [{"name": "phrases", "hits": 1, "erased": 2, "accepted": 0}],
     }
 
 
@@ -470,7 +470,7 @@ def test_big_ban_file(retrace):
     (retrace.tmp / "big.txt").write_text("\n".join(lines))
     run = ["generate", *GREEDY, "-p", "go", "--ban-file", "big.txt"]
     assert retrace(*run).out == " a sign of hope."
-    assert retrace(*run, "--json").json["rules"] == [{"name": "phrases", "hits": 1, "erased": 2}]
+    assert retrace(*run, "--json").json["rules"] == [{"name": "phrases", "hits": 1, "erased": 2, "accepted": 0}]
 
 
 def test_short_flags_are_one_group_and_each_rule_its_own(retrace):
@@ -492,6 +492,61 @@ def test_rule_settings(retrace):
     (retrace.tmp / "b.txt").write_text("testament\n")
     assert retrace(*run, "phrases:file=b.txt").out == " a sign of hope."
     refused(retrace(*run, "phrases:file=none.txt"), 4, "none.txt")
+
+
+def test_lists_by_name(retrace):
+    run = ["generate", *GREEDY, "-p", "go"]
+    folder = retrace.tmp / "lists"
+    folder.mkdir()
+    (folder / "my-list_1.txt").write_text("# a list\ntestament to\n")
+    (retrace.tmp / "b.txt").write_text("sign of\n")
+    rule = ["--rule", "phrases:list=my-list_1"]
+    by_folder = {"RETRACE_LISTS": str(folder)}
+    done = retrace(*run, *rule, "--json", "--trace", "t.jsonl", env=by_folder)
+    assert done.json["text"] == " a sign of hope." and done.json["rules"][0]["hits"] == 1
+    assert "testament to" in json.loads((retrace.tmp / "t.jsonl").read_text().split("\n")[0])["settings"]["rules"][0]["list"][0]
+    assert retrace("replay", "t.jsonl").code == 0  # needs no folder
+    # ~/.config/retrace/lists, or in XDG_CONFIG_HOME
+    for variable, path in (("HOME", ".config/retrace/lists"), ("XDG_CONFIG_HOME", "retrace/lists")):
+        (retrace.tmp / variable / path).mkdir(parents=True)
+        (retrace.tmp / variable / path / "my-list_1.txt").write_text("testament\n")
+        env = {"HOME": "", "XDG_CONFIG_HOME": "", variable: str(retrace.tmp / variable)}
+        assert retrace(*run, *rule, env=env).out == " a sign of hope."
+    # A name given by --ban-list wins; of two the last one.
+    named = ["--ban-list", "my-list_1=none.txt", "--ban-list", "my-list_1=b.txt"]
+    assert retrace(*run, *rule, *named, env=by_folder).out == " a testament to hope."
+    assert retrace(*run, *rule, env={"RETRACE_BAN_LIST": "my-list_1=b.txt"}).out == " a testament to hope."
+    done = retrace(*run, "--ban-list", "my-list_1=b.txt")
+    assert done.code == 0 and "warning: --ban-list my-list_1=b.txt" in done.err
+
+
+def test_wrong_lists(retrace):
+    run = ["generate", *GREEDY, "-p", "go"]
+    nowhere = {"HOME": "", "XDG_CONFIG_HOME": "", "RETRACE_LISTS": ""}
+    refused(retrace(*run, "--rule", "phrases:list=a", env=nowhere), 4, "phrases:list=a", "RETRACE_LISTS")
+    here = {"RETRACE_LISTS": str(retrace.tmp)}
+    refused(retrace(*run, "--rule", "phrases:list=a", env=here), 4, "a.txt", "No such file")
+    for name in ("../a", "a/b", "", "ä", "a b"):
+        refused(retrace(*run, "--rule", "phrases:list=" + name, env=here), 2, "phrases:list=" + name)
+    (retrace.tmp / "long.txt").write_text("fine\n" + "x" * 4097 + "\n")
+    refused(retrace(*run, "--rule", "phrases:list=long", env=here), 2, "--rule phrases:list=long: line 2: ")
+    for given in ("a", "a=", "=b", "a/b=c"):
+        refused(retrace(*run, "--ban-list", given), 2, "--ban-list")
+
+
+def test_scope_and_count(retrace):
+    run = ["generate", *GREEDY, "-p", "go", "--rule"]
+    assert retrace(*run, "phrases:text=testament,max_count=1").out == " a testament to hope."
+    assert retrace(*run, "phrases:text=testament,scope=sentence-start").out == " a testament to hope."
+    assert retrace(*run, "phrases:text=testament,scope=outside-code").out == " a sign of hope."
+    refused(retrace(*run, "phrases:text=a,scope=code"), 2, "scope", "outside-code")
+    refused(retrace(*run, "phrases:text=a,max_count=-1"), 2, "max_count")
+
+
+def test_replace(retrace):
+    run = ["generate", *GREEDY, "-p", "go", "--rule"]
+    assert retrace(*run, "replace:find=testament to,replace=sign of").out == " a sign of hope."
+    refused(retrace(*run, "replace:replace=a"), 2, "replace: find is empty")
 
 
 def test_wrong_rules(retrace):

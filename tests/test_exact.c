@@ -112,62 +112,6 @@ static void every_rejection_is_new(void **unused) {
     retrace_model_close(m);
 }
 
-/* How often each letter comes at each place of an answer of 12, given that no rule objects, against
- * the law by dynamic programming: letters a, b, c are independent, "ab" and "ca" are banned. */
-enum { N = 12, RUNS = 20000 };
-
-static int allowed(int x, int y) {
-    return !(x == 0 && y == 1) && !(x == 2 && y == 0);
-}
-
-static void the_law_by_dynamic_programming(double law[N][3]) {
-    static const double p[3] = {0.5 / 0.95, 0.3 / 0.95, 0.15 / 0.95};
-    double front[N][3], behind[N][3];
-    for (int i = 0; i < N; i++) {
-        for (int y = 0; y < 3; y++) {
-            front[i][y] = i == 0;
-            behind[N - 1 - i][y] = i == 0;
-            for (int x = 0; x < 3 && i > 0; x++) {
-                if (allowed(x, y)) front[i][y] += front[i - 1][x];
-                if (allowed(y, x)) behind[N - 1 - i][y] += behind[N - i][x] * p[x];
-            }
-            front[i][y] *= p[y];
-        }
-    }
-    for (int i = 0; i < N; i++) {
-        double sum = 0;
-        for (int y = 0; y < 3; y++) sum += front[i][y] * behind[i][y];
-        for (int y = 0; y < 3; y++) law[i][y] = front[i][y] * behind[i][y] / sum;
-    }
-}
-
-static void frequencies_follow_the_law(void **unused) {
-    (void)unused;
-    static int seen[N][3];
-    double law[N][3];
-    retrace_model *m = open_table(letters);
-    retrace_rule *r = ban_rule("ab", "ca");
-    retrace_options o = exact_options(N, &r);
-    o.ignore_eos = 1;
-    for (int run = 0; run < RUNS; run++) {
-        o.seed = run;
-        finish_text(&a, m, &o, "");
-        assert_int_equal(a.n_text, N);
-        for (int i = 0; i < N; i++) seen[i][a.text[i] - 'a']++;
-    }
-    the_law_by_dynamic_programming(law);
-    for (int i = 0; i < N; i++) {
-        double chi = 0;
-        for (int y = 0; y < 3; y++) {
-            double expected = law[i][y] * RUNS;
-            chi += (seen[i][y] - expected) * (seen[i][y] - expected) / expected;
-        }
-        if (chi > 18.4) fail_msg("place %d: chi-square %g at 2 degrees of freedom", i, chi);
-    }
-    retrace_rule_free(r);
-    retrace_model_close(m);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_what_is_certain_is_admitted),
@@ -175,7 +119,6 @@ int main(void) {
         cmocka_unit_test(a_spent_budget_says_so),
         cmocka_unit_test(greedy_takes_the_best_that_is_alive),
         cmocka_unit_test(every_rejection_is_new),
-        cmocka_unit_test(frequencies_follow_the_law),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -347,7 +347,7 @@ static void compare(round *r, int with_hold) {
         rt_match_state whole = start_of(r);
         rt_match_feed(r->lexicon, &whole, &t, 0, (ptrdiff_t)to, NULL, NULL);
         same_state(&st, &whole);
-        ptrdiff_t hold = rt_match_hold(r->lexicon, &st, &t, (ptrdiff_t)to);
+        ptrdiff_t hold = rt_match_hold(r->lexicon, &st, &t, (ptrdiff_t)to, NULL, NULL);
         assert_true(hold <= (ptrdiff_t)to);
         if (with_hold) check_hold(r, &st, to, &before, (long)hold);
         at = to;

@@ -1,132 +1,8 @@
 /* test_phrases.c - the rule itself: settings and their errors, and what it proposes and holds back,
  * token by token, on a view made by hand. Where hits are, test_matcher.c compares with a naive
  * search. */
-#include "helper.h"
-
-#include "retrace_ext.h"
-#include "strategies/strategies.h"
-
-/* ==== A rule and a run made by hand ==== */
-
-enum { MOST_TOKENS = 64, ROOM = 8192, MOST_MARK = 96 };
-
-static const retrace_rule_type *const type = &rt_rule_phrases;
-
-static struct {
-    void *self;
-    char text[ROOM];
-    size_t ends[MOST_TOKENS];
-    int n;
-    retrace_text before;
-    size_t limit;
-    union {
-        char bytes[MOST_MARK];
-        max_align_t align;
-    } marks[MOST_TOKENS + 1];
-    retrace_proposal p; /* of the last judgement */
-    retrace_error err;
-} now;
-
-static void close_rule(void) {
-    if (!now.self) return;
-    type->fini(now.self);
-    retrace_settings_free(now.self, type->settings);
-    retrace_free(now.self);
-    now.self = NULL;
-}
-
-/* Settings as in make_rule, with lengths for values that hold a NUL. */
-static int try_settings(const retrace_setting *s, int n) {
-    close_rule();
-    now.err = (retrace_error){0};
-    now.self = retrace_calloc(1, type->size);
-    if (!now.self) return now.err.code = RETRACE_ENOMEM;
-    int rc = retrace_settings_fill(now.self, type->settings, s, n, "phrases", &now.err);
-    return rc ? rc : type->init(now.self, &now.err);
-}
-
-static int try_pairs(const char *const *pairs) {
-    retrace_setting s[32];
-    int n = 0;
-    for (; pairs[2 * n]; n++) s[n] = (retrace_setting){pairs[2 * n], text_of(pairs[2 * n + 1])};
-    return try_settings(s, n);
-}
-
-static retrace_view view_of(retrace_ending ending) {
-    return (retrace_view){.tokens = NULL,
-                          .n = now.n,
-                          .text = now.text,
-                          .ends = now.ends,
-                          .before = now.before,
-                          .ending = ending,
-                          .limit = now.limit};
-}
-
-static void start(const char *before) {
-    now.n = 0;
-    now.limit = SIZE_MAX;
-    now.before = text_of(before);
-    memset(&now.marks[0], 0, sizeof now.marks[0]);
-    retrace_view v = view_of(RETRACE_GOING);
-    assert_int_equal(type->start(now.self, &v, &now.marks[0], NULL), RETRACE_OK);
-}
-
-#define RULE(...)                                                                                  \
-    do {                                                                                           \
-        if (try_pairs((const char *const[]){__VA_ARGS__, NULL})) fail_msg("%s", now.err.msg);      \
-        start("");                                                                                 \
-    } while (0)
-
-static int judge(retrace_ending ending, void *mark) {
-    retrace_view v = view_of(ending);
-    now.p = (retrace_proposal){0};
-    int rc = type->judge(now.self, &v, mark, &now.p, NULL);
-    if (rc == RETRACE_OK) return -1;
-    assert_int_equal(rc, RETRACE_DONE);
-    assert_int_equal(now.p.n_ban, 0);
-    assert_in_range(now.p.to, 0, now.n - 1);
-    return now.p.to;
-}
-
-/* The number of tokens to keep, or -1: no objection. */
-static int push_bytes(const char *s, size_t n) {
-    size_t at = now.n ? now.ends[now.n - 1] : 0;
-    assert_true(now.n < MOST_TOKENS && at + n <= ROOM);
-    memcpy(now.text + at, s, n);
-    now.ends[now.n++] = at + n;
-    now.marks[now.n] = now.marks[now.n - 1];
-    return judge(RETRACE_GOING, &now.marks[now.n]);
-}
-
-static int push(const char *s) {
-    return push_bytes(s, strlen(s));
-}
-
-/* Pushes all; what the last one gives. Of the others none may be objected to. */
-static int push_all(const char *const *pieces) {
-    int to = -1;
-    for (; *pieces; pieces++) {
-        assert_int_equal(to, -1);
-        to = push(*pieces);
-    }
-    return to;
-}
-
-#define PUSH(...) push_all((const char *const[]){__VA_ARGS__, NULL})
-
-static int end_by(retrace_ending ending) {
-    union {
-        char bytes[MOST_MARK];
-        max_align_t align;
-    } mark;
-    memcpy(&mark, &now.marks[now.n ? now.n - 1 : 0], sizeof mark);
-    return judge(ending, &mark);
-}
-
-static int horizon(void) {
-    retrace_view v = view_of(RETRACE_GOING);
-    return type->horizon(now.self, &v, &now.marks[now.n]);
-}
+#define HAND_RULE rt_rule_phrases
+#include "hand.h"
 
 /* ==== Matching over any split ==== */
 
@@ -300,6 +176,12 @@ static void word_edges(void **state) {
     assert_int_equal(push("x"), 0); /* broken off: no letter, digit or mark */
     start("");
     assert_int_equal(PUSH("cat_"), 0);
+    start("");
+    assert_int_equal(PUSH("the ", "cat", "'s"), 1);
+    start("");
+    assert_int_equal(PUSH("the ", "cat", "-like"), 1);
+    start("");
+    assert_int_equal(PUSH("the ", "c\xC3\xA4t", "s, cat", "\xC3\xA4", " \xC3\xA4", "cat."), -1);
     start("");
     assert_int_equal(PUSH("cat", "2"), -1);
 }
@@ -502,6 +384,13 @@ static void files_and_texts(void **state) {
     assert_string_equal(now.p.why, "one");
     start("");
     assert_int_equal(push("three"), 0);
+    RULE("list", "two\n", "text", "one", "list", "four", "file", "three");
+    for (int i = 0; i < 4; i++) {
+        start("");
+        assert_int_equal(push((const char *const[]){"one", "two", "three", "four"}[i]), 0);
+    }
+    assert_string_equal(now.p.why, "four");
+    start("");
     RULE("file", "# nothing\n");
     assert_int_equal(PUSH("anything", " at", " all"), -1);
     assert_int_equal(horizon(), 3);
@@ -563,6 +452,11 @@ static void wrong_settings(void **state) {
     REFUSES("phrases: text 2 has more than 4096 bytes", "text", "a", "text", too_long);
     REFUSES("phrases: text 2 is not valid UTF-8 at byte 1", "text", "a", "text", "a\xC3");
     REFUSES("phrases: file 2, line 2: the quote does not end", "file", "a", "file", "b\n\"c");
+    REFUSES("phrases: list 2, line 1: the quote does not end", "file", "a", "list", "b", "list",
+            "\"c");
+    REFUSES("phrases: list 1, line 2 begins with a mark, which nfc=true takes for part of the "
+            "character before it",
+            "nfc", "true", "list", "e\n\xCC\x81", "file", "b");
     REFUSES("phrases: text 2 begins with a mark, which nfc=true takes for part of the character "
             "before it",
             "nfc", "true", "text", "a", "text", "\xCC\x81x");
@@ -636,7 +530,7 @@ static void out_of_memory(void **state) {
 
 static void the_mark_is_small(void **state) {
     (void)state;
-    assert_true(type->mark_size <= 32);
+    assert_true(type->mark_size <= 64);
     assert_null(type->mark_copy);
 }
 

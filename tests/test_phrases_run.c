@@ -74,6 +74,13 @@ static void weights(void **state) {
     weighs(r, "ab.c.", "n", "c", 1, 1);
     weighs(r, "c c c ab", "y", "c c c ab", 1, 0); /* decided by max_tokens */
     retrace_rule_free(r);
+    r = make_rule("phrases",
+                  (const char *const[]){"text", "ab", "weight", "0.25", "max_count", "1", NULL});
+    weighs(r, "ab.", "", "ab", 0, 0); /* the first is let through without a draw */
+    weighs(r, "ababab.", "yn", "abab", 2, 1);
+    weighs(r, "abbbbbab", "y", "abbbbbab", 1, 0);
+    weighs(r, "abcabb.", "n", "abcb", 1, 1);
+    retrace_rule_free(r);
     r = make_rule("phrases", (const char *const[]){"text", "ab", "weight", "1", NULL});
     weighs(r, "abab.", "", "abab", 0, 0);
     retrace_rule_free(r);

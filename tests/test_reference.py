@@ -92,3 +92,60 @@ def test_a_dead_end_behind_settled_text_fails():
 def test_what_is_not_decided_is_said():
     with pytest.raises(reference.Unclear):
         law_of(rules=[law_cases.ban("aa", "a")], on_stuck="allow", ignore_eos="true", stuck_mass="0.9")
+
+
+def threshold(**settings):
+    s = {"min_probability": "0.35", **settings}
+    return {"name": "probability-threshold", "settings": [[k, str(v)] for k, v in s.items()]}
+
+
+def test_a_soft_rule_keeps_the_best_try():
+    # Only "a" passes. One retry: b then c puts b back, c then b lets b stand, and so on.
+    found = law_of(max_tokens=1, rules=[threshold(max_retries=1)])
+    after = {x: x / (1 - x) for x in (B, C, END)}  # the draw, over what is left
+    assert found["a", "length"] == pytest.approx(A + sum(after[x] * A for x in (B, C, END)), abs=1e-7)
+    best_b = after[B] * (C + END) + after[C] * B + after[END] * B
+    assert found["b", "length"] == pytest.approx(best_b, abs=1e-7)
+    assert found["c", "length"] == pytest.approx(after[C] * END + after[END] * C, abs=1e-7)
+    assert ("", "end") not in found
+
+
+def test_a_soft_rule_that_draws_again():
+    found = law_of(max_tokens=1, rules=[threshold(max_retries=1, retry="resample")])
+    assert found["a", "length"] == pytest.approx(A + (1 - A) * A, abs=1e-7)
+    assert found["", "end"] == pytest.approx(END * END, abs=1e-7)
+
+
+def test_forced_text_is_not_drawn():
+    rules = [{"name": "replace", "settings": [["find", "a"], ["replace", "bc"]]}]
+    found = law_of(max_tokens=2, rules=rules)
+    assert found["bc", "length"] == pytest.approx(A + B * C, abs=1e-7)
+    assert not any("a" in text for text, finish in found if finish == "end")
+
+
+def test_a_force_that_is_refused_becomes_a_ban():
+    rules = [{"name": "replace", "settings": [["find", "a"], ["replace", "bc"]]}, law_cases.ban("c")]
+    found = law_of(max_tokens=1, rules=rules)
+    # max_tokens cuts the force before its second token; "b" alone is what stands.
+    assert_law(found, {("b", "length"): A + (B + C * B / (1 - C)) + C * A / (1 - C),
+                       ("", "end"): END + C * END / (1 - C)})  # fmt: skip
+
+
+def test_a_constraint_is_a_mask():
+    import law_cases_rules
+
+    found = law_of(max_tokens=3, rules=[law_cases_rules.grammar('root ::= "a" ("b" | "c")')])
+    assert_law(found, {("ab", "end"): B / (B + C), ("ac", "end"): C / (B + C)})
+
+
+def test_exact_is_the_base_law_given_that_nobody_objects():
+    found = law_of(max_tokens=2, rules=[law_cases.ban("ab")], resample="exact")
+    mass = 1 - A * B
+    assert found["", "end"] == pytest.approx(END / mass, abs=1e-7)
+    assert found["bb", "length"] == pytest.approx(B * B / mass, abs=1e-7)
+    assert found["aa", "length"] == pytest.approx(A * A / mass, abs=1e-7)
+
+
+def test_exact_says_when_nothing_is_accepted():
+    rules = [law_cases.ban("b", "d")]
+    assert_law(law_of(model="narrow", rules=rules, resample="exact", max_tokens=3), {("", "stuck"): 1})
