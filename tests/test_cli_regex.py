@@ -19,7 +19,7 @@ def test_bans_what_matches(retrace):
     assert plain.out == " a testament to hope.", plain
     banned = retrace("generate", *GREEDY, "-p", "go", "--ban-regex", r"\btest\w+ (to|of)", "--json")
     assert banned.code == 0 and banned.json["text"] == " a sign of hope.", banned
-    assert banned.json["rules"] == [{"name": "regex", "hits": 1, "erased": 2}]
+    assert banned.json["rules"] == [{"name": "regex", "hits": 1, "erased": 2, "accepted": 0}]
 
 
 def test_all_short_flags_are_one_group(retrace):
