@@ -13,6 +13,7 @@ static const retrace_rule_type *const rules[] = {
     &rt_rule_replace,
     &rt_rule_creative,
     &rt_rule_adaptive_temperature,
+    &rt_rule_dry,
     &rt_rule_probability_threshold,
     &rt_rule_entropy_threshold,
     &rt_rule_probability_margin,

@@ -10,6 +10,7 @@ extern const retrace_rule_type rt_rule_regex;
 extern const retrace_rule_type rt_rule_replace;
 extern const retrace_rule_type rt_rule_creative;
 extern const retrace_rule_type rt_rule_adaptive_temperature;
+extern const retrace_rule_type rt_rule_dry;
 extern const retrace_rule_type rt_rule_probability_threshold;
 extern const retrace_rule_type rt_rule_entropy_threshold;
 extern const retrace_rule_type rt_rule_probability_margin;
