@@ -439,7 +439,8 @@ def document(seed=1, wanted=160, hand=True, leaves=150):
     cases += random_cases(seed, wanted, leaves)
     used = {c["model"] for c in cases}
     models = {k: v for k, v in MODELS.items() if k in used}
-    return {"models": models, "languages": LANGUAGES, "cases": cases}
+    languages = {k: sorted(v) for k, v in LANGUAGES.items()}
+    return {"models": models, "languages": languages, "cases": cases}
 
 
 def written(doc):

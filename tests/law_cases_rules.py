@@ -126,6 +126,23 @@ def shapers():
     both = [adaptive, rule("creative", **flat)]
     yield case("adaptive-temperature: then creative", "memory", rules=both)
     yield case("adaptive-temperature: after creative", "memory", rules=both[::-1])
+    for model in ("two", "letters", "memory"):
+        yield case(f"dry: {model}", model, rules=[rule("dry", allowed_length=1)], max_tokens=4)
+    yield case("dry: the published settings", "two", rules=[rule("dry")], max_tokens=6)
+    strong = rule("dry", multiplier=3, allowed_length=1, base="2.5")
+    yield case("dry: strong", "two", rules=[strong], max_tokens=6)
+    yield case("dry: of the prompt", "letters", prompt="abcab", rules=[strong], max_tokens=2)
+    own = rule("dry", multiplier=3, prompt="false", allowed_length=1)
+    yield case("dry: not of the prompt", "letters", prompt="abcab", rules=[own], max_tokens=3)
+    near = rule("dry", multiplier=3, allowed_length=1, last=3)
+    yield case("dry: the last three", "two", prompt="abab", rules=[near], max_tokens=4)
+    yield case("dry: breakers", "fences", prompt="x\nx", rules=[strong], max_tokens=3)
+    yield case("dry: a breaker of one's own", "two", prompt="aba",
+               rules=[rule("dry", multiplier=3, allowed_length=1, breaker="b")], max_tokens=4)  # fmt: skip
+    yield case("dry: temperature 0", "skewed", rules=[strong], temp=0, max_tokens=12)
+    yield case("dry: pieces", "pieces", rules=[strong], max_tokens=4)
+    yield case("dry: and a phrase", "two", rules=[strong, ban("aab")], max_tokens=4)
+    yield case("dry: and adaptive-temperature", "skewed", rules=[strong, adaptive], max_tokens=3)
     yield case("debug", "letters", rules=[rule("debug")], max_tokens=2)
     yield case("debug: and a phrase", "letters", rules=[rule("debug", top=3), ban("ab")])
 

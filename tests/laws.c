@@ -34,6 +34,7 @@ static const struct {
     {"rule", "grammar", GRAMMAR},
     {"rule", "json", GRAMMAR},
     {"rule", "adaptive-temperature", SHAPE},
+    {"rule", "dry", SHAPE},
     {"rule", "debug", SHAPE},
     {"rule", "replace", REFERENCE},
     {"rule", "creative", REFERENCE},

@@ -492,6 +492,34 @@ class AdaptiveTemperature(Rule):
         return max(1.0, polynomial) if h > self.threshold else 1.0
 
 
+class Dry(Rule):
+    """What would go on repeating becomes less probable."""
+
+    def __init__(self, s):
+        self.multiplier, self.base = float(s.get("multiplier", 0.8)), float(s.get("base", 1.75))
+        self.allowed, self.last = int(s.get("allowed_length", 2)), int(s.get("last", 0))
+        self.prompt = s.get("prompt", "true") == "true"
+        self.breakers = [s["breaker"]] if "breaker" in s else ["\n", ":", '"', "*"]
+
+    def breaks(self, run, token):
+        return any(b.encode() in run.table.names[token] for b in self.breakers)
+
+    def shape(self, run, tokens, logits):
+        said = (run.prompt if self.prompt else []) + tokens
+        said = said[-self.last :] if self.last else said
+        longest = {}
+        for at in range(1, len(said)):  # where a token stands that might come again
+            n = 0
+            while n < at and said[at - 1 - n] == said[-1 - n] and not self.breaks(run, said[-1 - n]):
+                n += 1
+            longest[said[at]] = max(longest.get(said[at], 0), n)
+        out = dict(logits)
+        for token, n in longest.items():
+            if n >= self.allowed and not self.breaks(run, token):
+                out[token] -= self.multiplier * self.base ** (n - self.allowed)
+        return out
+
+
 class Creative(Rule):
     forces = True
 
@@ -549,7 +577,7 @@ class Creative(Rule):
 
 
 OTHERS = {**OPERATORS, "adaptive-temperature": AdaptiveTemperature, "creative": Creative,
-          "replace": Replace,
+          "replace": Replace, "dry": Dry,
           "debug": lambda s: Rule()}  # fmt: skip
 
 

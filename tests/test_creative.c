@@ -1,47 +1,12 @@
 /* test_creative.c - the rules that change draws or speak: creative, adaptive-temperature, debug.
  * The numbers are worked out by hand. */
 #include "places.h"
-#include "ops.h"
+#include "offer.h"
 
 #include "retrace_ext.h"
 #include "strategies/strategies.h"
 
 #include <math.h>
-
-/* ==== What was on offer ==== */
-
-/* The weights of the first draw by token, normalised. */
-typedef struct offer {
-    double p[16];
-    int seen;
-} offer;
-
-static int take_offer(void *ud, const double *p, const retrace_token *ids, int n, uint64_t purpose,
-                      int pos, int attempt) {
-    offer *o = ud;
-    double sum = 0;
-    (void)purpose, (void)pos, (void)attempt;
-    for (int i = 0; i < n; i++) sum += p[i];
-    for (int i = 0; i < n && !o->seen; i++) o->p[ids ? ids[i] : i] = p[i] / sum;
-    o->seen = 1;
-    for (int i = 0; i < n; i++) {
-        if (p[i] > 0) return i;
-    }
-    return n;
-}
-
-static offer first_draw(retrace_model *m, retrace_options o, const char *spec, const char *prompt) {
-    static answer a;
-    offer out = {{0}, 0};
-    retrace_rule *r = rule_by(spec);
-    o.rules = &r;
-    o.n_rules = 1;
-    o.choose = take_offer;
-    o.choose_ud = &out;
-    finish_text(&a, m, &o, prompt);
-    retrace_rule_free(r);
-    return out;
-}
 
 static void near(double a, double b) {
     if (!(fabs(a - b) < 1e-6)) fail_msg("%.9g is not %.9g", a, b);

@@ -139,8 +139,8 @@ static const char *random_value(const char *rule, const retrace_setting_info *s,
 }
 
 static int only_bans(const char *name) {
-    static const char *const names[] = {"phrases", "regex", "grammar",
-                                        "json",    "debug", "adaptive-temperature"};
+    static const char *const names[] = {
+        "phrases", "regex", "grammar", "json", "debug", "adaptive-temperature", "dry"};
     for (int i = 0; i < COUNT(names); i++)
         if (strcmp(name, names[i]) == 0) return 1;
     return 0;
