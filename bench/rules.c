@@ -53,6 +53,7 @@ static test tests[] = {
     {"regex, 64 patterns", 0, {"regex64"}},
     {"replace", 0.97, {"replace:find=\"a testament to\",replace=\"proof of\""}},
     {"adaptive-temperature", 0, {"adaptive-temperature"}},
+    {"dry", 0, {"dry:multiplier=0.000001"}},
     {"probability-threshold", 0.97, {probability_threshold}},
     {"entropy-threshold", 0.97, {entropy_threshold}},
     {"probability-margin", 0.97, {probability_margin}},
