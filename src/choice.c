@@ -13,6 +13,7 @@ static int list(retrace_run *run, int k, retrace_error *err) {
     retrace_dist *d = head->dist;
     int rc = rt_constrained(run) ? rt_masked(run, run->n, &d, err) : RETRACE_OK;
     if (rc) return rc;
+    if (rt_dist_max(d) == -INFINITY) return RETRACE_DONE; /* nothing is admitted */
     int most = k + head->n_bans, kept = 0;
     if (rt_grow(&run->menu, &run->cap_menu, most, sizeof *run->menu)) return rt_nomem(err);
     int n = retrace_dist_top(d, most, run->menu);

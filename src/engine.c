@@ -289,7 +289,6 @@ static int carry_out(retrace_run *run, rt_watch *best, retrace_error *err) {
         return rt_give_up(run, RETRACE_FINISH_BUDGET, "max_rewinds", err);
     int to = best->proposal.to, begin = rt_back_to(run, to), rc = RETRACE_OK;
     int n_old = rt_trace_node(&run->trace, run->path[begin])->n_bans;
-    rt_node *node = rt_trace_node(&run->trace, run->path[to]);
     retrace_token led = run->tokens[run->n_prompt + to];
     for (int i = 0; rc == RETRACE_OK && i < run->n_watch; i++) {
         rt_watch *w = &run->watch[i];
@@ -297,7 +296,7 @@ static int carry_out(retrace_run *run, rt_watch *best, retrace_error *err) {
         rc = apply_proposal(run, w, err);
     }
     if (rc) return rc;
-    if (best->proposal.max_retries > 0 && node->draws > 0) node->draws--;
+    if (best->proposal.max_retries > 0) rt_soft_uncount(run, begin);
     best->erased += run->n - begin;
     run->stats.rewinds++;
     rc = rt_back(run, to, best->rule->type->name, best->proposal.why, n_old, err);
@@ -379,20 +378,51 @@ static int end_or_settle(retrace_run *run, int found, const rt_stop *stop, int e
     return rt_settle(run, err);
 }
 
+static int newest_ends(const retrace_run *run) {
+    return retrace_token_ends(run->model, run->tokens[run->n_prompt + run->n - 1]);
+}
+
+/* The stop text or token that completes with the newest token. */
+static int find_stop(const retrace_run *run, rt_stop *stop) {
+    return rt_stop_token(run, run->tokens[run->n_prompt + run->n - 1], stop) ||
+           rt_stop_find(run, run->n > 1 ? run->ends[run->n - 2] : 0, stop);
+}
+
+/* As go_back. Proposals made here may wait: what follows is done again then. */
+static int go_back_or_wait(retrace_run *run, int kind, retrace_error *err) {
+    run->may_wait = run->cancelled ? 0 : kind;
+    int rc = go_back(run, err);
+    run->may_wait = 0;
+    return rc;
+}
+
+/* The newest token has been judged: goes back, or finds out whether the answer ends. */
+static int act(retrace_run *run, retrace_error *err) {
+    rt_stop stop;
+    int ends = newest_ends(run), found = find_stop(run, &stop);
+    int rc = go_back_or_wait(run, 1, err);
+    return rc ? rc : end_or_settle(run, found && !ends, &stop, ends, err);
+}
+
 int rt_judge(retrace_run *run, retrace_error *err) {
     if (run->n == 0) return end_or_settle(run, 0, NULL, 0, err);
-    retrace_token id = run->tokens[run->n_prompt + run->n - 1];
-    int ends = retrace_token_ends(run->model, id);
     rt_stop stop;
-    int found = rt_stop_token(run, id, &stop) ||
-                rt_stop_find(run, run->n > 1 ? run->ends[run->n - 2] : 0, &stop);
+    int ends = newest_ends(run), found = find_stop(run, &stop);
     int rc = ask_rules(run, run->n, ends ? RETRACE_ENDING_END : RETRACE_GOING,
                        found ? stop.end : SIZE_MAX, 1, err);
     /* An end token that stands leaves no trace: it is no part of the answer. */
     run->untold = ends;
     if (rc == RETRACE_OK && !ends) rc = tell_newest(run, err);
-    if (rc == RETRACE_OK) rc = go_back(run, err);
-    if (rc == RETRACE_OK) rc = end_or_settle(run, found && !ends, &stop, ends, err);
+    if (rc == RETRACE_OK) rc = act(run, err);
+    return rc == RETRACE_DONE ? RETRACE_OK : rc;
+}
+
+int rt_resume(retrace_run *run, retrace_error *err) {
+    int kind = run->waits;
+    run->waits = 0;
+    rt_keep_pin(rt_trace_node(&run->trace, run->path[run->asked_at])->dist, 0);
+    int rc = kind == 1 ? act(run, err) : go_back_or_wait(run, kind, err);
+    rt_force_done(run);
     return rc == RETRACE_DONE ? RETRACE_OK : rc;
 }
 
@@ -414,7 +444,7 @@ int rt_review(retrace_run *run, retrace_error *err) {
         if (rc) return rc;
         any |= w->proposes;
     }
-    int rc = any ? go_back(run, err) : RETRACE_OK;
+    int rc = any ? go_back_or_wait(run, 2, err) : RETRACE_OK;
     return rc == RETRACE_DONE ? RETRACE_OK : rc;
 }
 

@@ -39,7 +39,8 @@ int rt_exact_check(const retrace_run *run, retrace_error *err) {
         const retrace_rule *rule = run->watch[i].rule;
         if (!rule->type->certain || !rule->type->certain(rule->self))
             return retrace_fail(err, RETRACE_EUSAGE,
-                                "resample exact: rule '%s' is not certain with these settings",
+                                "resample exact: rule '%s' is not certain with these settings: "
+                                "whether it objects must depend on the text alone",
                                 rule->type->name);
     }
     return RETRACE_OK;

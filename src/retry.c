@@ -53,18 +53,24 @@ static int in_pace(int64_t used, int64_t budget, int64_t n, int64_t max_tokens) 
 }
 
 /* Would enough be left to draw from behind the proposal's bans? Bans of earlier soft proposals are
- * among those that stand. RETRACE_DONE: no. */
+ * among those that stand. RETRACE_DONE: no, or this has to wait: what is decided does not depend on
+ * what the store has kept. */
 static int leaves_enough(retrace_run *run, const retrace_proposal *p, retrace_error *err) {
     rt_node *node = rt_trace_node(&run->trace, run->path[p->to]);
     retrace_token bans[RETRACE_MAX_BAN];
     int n = 0;
     double live;
     if (p->no_ban || p->force) return RETRACE_OK;
+    if (!node->dist && run->may_wait) {
+        run->waits = run->may_wait;
+        run->asked_at = p->to;
+        return RETRACE_DONE;
+    }
     for (; n < p->n_ban; n++) bans[n] = p->ban[n];
     if (n == 0) bans[n++] = run->tokens[run->n_prompt + p->to];
     int rc = rt_live(run, p->to, bans, n, &live, err);
     if (rc) return rc;
-    if (node->dist == NULL) return RETRACE_OK; /* dropped: asked for again, and decided then */
+    if (!node->dist) return RETRACE_OK;
     return live < run->o.stuck_mass || live <= 0 ? RETRACE_DONE : RETRACE_OK;
 }
 
@@ -88,6 +94,13 @@ static int better(const retrace_run *run, const rt_watch *w, const rt_try *t, in
     return !same && (!eligible || t->measure > w->proposal.measure);
 }
 
+void rt_soft_uncount(retrace_run *run, int to) {
+    for (int i = to; i < run->n; i++) {
+        rt_node *node = rt_trace_node(&run->trace, run->path[i]);
+        if (node->draws > 0) node->draws--;
+    }
+}
+
 static int put_back(retrace_run *run, rt_watch *w, const rt_try *t, retrace_error *err) {
     int to = w->proposal.to;
     retrace_token *tokens = retrace_alloc((size_t)t->n_best * sizeof *tokens);
@@ -96,6 +109,7 @@ static int put_back(retrace_run *run, rt_watch *w, const rt_try *t, retrace_erro
     const rt_node *node = rt_trace_node(&run->trace, run->path[to]);
     w->erased += run->n - to;
     run->stats.rewinds++;
+    rt_soft_uncount(run, to);
     int rc = rt_erase(run, to, w->rule->type->name, "the best try is put back", node->n_bans, err);
     rt_force_set(run, tokens, t->n_best, RT_FORCE_BEST);
     return rc ? rc : RETRACE_DONE;
@@ -121,6 +135,7 @@ int rt_soft_decide(retrace_run *run, rt_watch *w, int *carry_out, retrace_error 
     int rc = eligible ? record(run, w, t, err) : RETRACE_OK;
     if (rc == RETRACE_OK) rc = may_retry(run, &w->proposal, t, err);
     *carry_out = rc == RETRACE_OK;
+    if (run->waits) return rc;
     return rc == RETRACE_DONE ? spend(run, w, t, eligible, err) : rc;
 }
 
@@ -146,6 +161,10 @@ void rt_force_set(retrace_run *run, retrace_token *tokens, int n, int by) {
 
 void rt_force_drop(retrace_run *run) {
     rt_force_set(run, NULL, 0, RT_FORCE_NONE);
+}
+
+void rt_force_done(retrace_run *run) {
+    if (run->force.n && run->force.at == run->force.n && !run->waits) rt_force_drop(run);
 }
 
 /* A proposal with a force that has been made here before is a plain one. */
@@ -236,6 +255,6 @@ int rt_force_push(retrace_run *run, retrace_error *err) {
     }
     f->at++;
     rc = rt_judge(run, err);
-    if (run->force.n && run->force.at == run->force.n) rt_force_drop(run);
+    rt_force_done(run);
     return rc;
 }

@@ -194,23 +194,29 @@ void retrace_run_free(retrace_run *run) {
 
 /* ==== Going on ==== */
 
-static int ask(retrace_run *run, retrace_error *err) {
-    if (run->stats.evaluated >= run->o.max_evaluated)
-        return rt_give_up(run, RETRACE_FINISH_BUDGET, "max_evaluated", err);
-    rt_node *node = rt_head(run);
+/* About the place n tokens in. */
+static int ask_about(retrace_run *run, int n, retrace_error *err) {
+    rt_node *node = rt_trace_node(&run->trace, run->path[n]);
     if (!rt_keep_take(run->model->keep, &node->dist)) return rt_nomem(err);
     run->query = (retrace_query){.tokens = run->tokens,
-                                 .n = run->n_prompt + run->n,
+                                 .n = run->n_prompt + n,
                                  .n_prompt = run->n_prompt,
                                  .next = node->dist->logits,
                                  .slot = run->o.slot};
     run->asked = 1;
+    run->asked_at = n;
     return RETRACE_OK;
+}
+
+static int ask(retrace_run *run, retrace_error *err) {
+    if (run->stats.evaluated >= run->o.max_evaluated)
+        return rt_give_up(run, RETRACE_FINISH_BUDGET, "max_evaluated", err);
+    return ask_about(run, run->n, err);
 }
 
 /* A distribution that was never filled is none. */
 static void forget_question(retrace_run *run) {
-    rt_keep_drop(rt_head(run)->dist);
+    rt_keep_drop(rt_trace_node(&run->trace, run->path[run->asked_at])->dist);
     run->asked = 0;
 }
 
@@ -219,7 +225,7 @@ static void forget_question(retrace_run *run) {
 static void take_answer(retrace_run *run) {
     int first = !rt_trace_node(&run->trace, 0)->evaluated;
     int fresh = first ? run->n_prompt : 0;
-    for (int i = run->n; i >= 0; i--) {
+    for (int i = run->asked_at; i >= 0; i--) {
         rt_node *node = rt_trace_node(&run->trace, run->path[i]);
         if (node->evaluated) break;
         node->evaluated = 1;
@@ -236,13 +242,18 @@ static void take_answer(retrace_run *run) {
 static int move(retrace_run *run, retrace_error *err) {
     if (run->cancelled) {
         if (run->asked) forget_question(run);
+        if (run->waits) return rt_resume(run, err); /* decided without the answer */
         /* What cannot be erased is kept even if it was held; an unfinished text of resample exact
          * is of no law. */
         if (!rt_exact(run)) run->o.hold = RETRACE_HOLD_MINIMAL;
         int rc = rt_settle(run, err);
         return rc ? rc : rt_give_up(run, RETRACE_FINISH_CANCELLED, "cancelled", err);
     }
-    if (run->asked) take_answer(run);
+    if (run->asked) {
+        take_answer(run);
+        if (run->waits) return rt_resume(run, err);
+    }
+    if (run->waits) return ask_about(run, run->asked_at, err);
     if (run->n == 0 && run->o.max_tokens == 0) return rt_judge(run, err);
     if (!rt_head(run)->dist) return ask(run, err);
     if (!run->reviewed) {
@@ -366,7 +377,7 @@ void retrace_run_stats(const retrace_run *run, retrace_stats *out) {
     *out = run->stats;
     retrace_run_tokens(run, &n);
     out->kept = n;
-    if (failed(run)) out->erased += run->n - n;
+    if (failed(run)) out->erased += run->n - n - run->untold;
 }
 
 int retrace_run_rule_stats(const retrace_run *run, int i, retrace_rule_stats *out) {

@@ -105,8 +105,11 @@ struct retrace_run {
 
     retrace_query query;
     int asked, reviewed, pushed;
-    int untold;  /* the newest token is an end token, told of only if it is taken back */
-    int starved; /* a rule's draw ran out of memory */
+    int asked_at; /* the place that the question is about: the head, or one to be decided about */
+    int may_wait; /* proposals may wait for a distribution that was dropped */
+    int waits;    /* they do: with those of the judgement (1) or of the review (2) */
+    int untold;   /* the newest token is an end token, told of only if it is taken back */
+    int starved;  /* a rule's draw ran out of memory */
     int cancelled;
     retrace_finish finish;
 
@@ -172,14 +175,19 @@ void rt_proposal_plain(retrace_proposal *p);
 /* Is the rule spent at the place `to`? */
 int rt_soft_spent(const retrace_run *run, int rule, int to);
 /* What to do with the soft proposal of w: RETRACE_OK with *carry_out, or without it: dropped;
- * RETRACE_DONE: the best try is being put back. */
+ * RETRACE_DONE: the best try is being put back, or asked_at is a place whose distribution has to be
+ * asked for before this can be decided, and `waits` is set. */
 int rt_soft_decide(retrace_run *run, rt_watch *w, int *carry_out, retrace_error *err);
+/* The draws that a soft rule takes back, from place `to` on, exhaust nothing. */
+void rt_soft_uncount(retrace_run *run, int to);
 /* Takes soft bans away from an exhausted place; 0: there were none. */
 int rt_soft_lift(rt_node *node);
 
 /* From the head on these tokens are put; the memory is the run's from here on. */
 void rt_force_set(retrace_run *run, retrace_token *tokens, int n, int by);
 void rt_force_drop(retrace_run *run);
+/* Forgets a text all of which stands and has been judged. */
+void rt_force_done(retrace_run *run);
 void rt_force_once(const retrace_run *run, int rule, retrace_proposal *p);
 /* Starts the force that w proposes, at the head; `instead` had led on from there. */
 int rt_force_begin(retrace_run *run, rt_watch *w, retrace_token instead, retrace_error *err);
@@ -233,6 +241,8 @@ int rt_erase(retrace_run *run, int to, const char *rule, const char *why, int n_
 int rt_judge(retrace_run *run, retrace_error *err);
 /* Lets rules look at the head's distribution, and acts on it. */
 int rt_review(retrace_run *run, retrace_error *err);
+/* Goes on with proposals that have waited. */
+int rt_resume(retrace_run *run, retrace_error *err);
 /* Cuts the text, while an ending is judged again and again, until no rule objects. */
 int rt_cut_clean(retrace_run *run, retrace_error *err);
 /* Settles what nothing can erase any more, if `hold` lets it. */

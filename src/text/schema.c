@@ -160,7 +160,9 @@ static void check_keywords(rt_schema *s, json_t *part, const char *allowed) {
         if (allowed && n < (int)sizeof sought && strstr(allowed, sought)) continue;
         rt_schema_refuse(s, name,
                          k >= 0 ? "is not supported beside enum, const, $ref, anyOf or oneOf"
-                                : "this keyword is not supported");
+                         : json_is_object(json_object_get(part, "schema"))
+                             ? "this keyword is not supported; is what stands in \"schema\" meant?"
+                             : "this keyword is not supported");
     }
 }
 
@@ -175,7 +177,7 @@ static void write_enum(rt_schema *s, rt_writer *w, json_t *part, const char *key
     int any = 0, among = json_object_get(part, "type") ? rt_schema_types(s, part) : 127;
     int one = strcmp(keyword, "const") == 0;
     if (!one && (!json_is_array(values) || json_array_size(values) == 0)) {
-        rt_schema_refuse(s, keyword, "must be a list of values");
+        rt_schema_refuse(s, keyword, "must be a list of values, at least one");
         return;
     }
     for (size_t i = 0; i < (one ? 1 : json_array_size(values)); i++) {

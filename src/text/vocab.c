@@ -55,9 +55,9 @@ static void list_tokens(rt_vocab *v, entry *list) {
     uint64_t h = rt_digest(1, "vocab", 5);
     for (retrace_token id = 0; id < v->model->facts.vocab; id++) {
         retrace_text t = rt_vocab_text(v->model, id);
-        h = rt_digest(h, t.s, t.n);
-        if (retrace_token_ends(v->model, id)) {
-            h = rt_digest(h, "end", 3);
+        int ends = retrace_token_ends(v->model, id);
+        h = rt_digest(rt_digest(h, ends ? "e" : "t", 1), t.s, t.n);
+        if (ends) {
             v->ends[v->n_ends++] = id;
         } else if (t.n) {
             list[v->n_ids++] = (entry){t, id};
