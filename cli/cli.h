@@ -285,6 +285,19 @@ void cli_show_free(cli_show *s);
 /* Whether escape sequences may be written to f (NULL: to a terminal that is known to be one). */
 int cli_colour(FILE *f);
 
+/* ==== taken.c: what a rewind takes back ==== */
+
+/* The text of the tokens at the head; zero-initialised before the first event. */
+typedef struct cli_taken {
+    cli_buf text;
+    size_t *from; /* where each token begins in it */
+    int n, cap;
+} cli_taken;
+void cli_taken_event(cli_taken *t, const retrace_model *m, const retrace_event *e);
+/* Appends, in quotes and for a terminal, what an erase to `to` takes: before that event is told. */
+void cli_taken_text(const cli_taken *t, int to, cli_buf *b);
+void cli_taken_free(cli_taken *t);
+
 /* ==== screen.c: the terminal of the guide ==== */
 
 /* Whether there is one on which text can be placed. */
@@ -307,7 +320,8 @@ void cli_guide_question(cli_guide *g, const retrace_need *need);
 int cli_guide_answer(cli_guide *g, retrace_choice *out);
 /* The run has not taken the answer. */
 void cli_guide_refused(cli_guide *g, const char *why);
-void cli_guide_event(cli_guide *g, const retrace_event *e);
+/* taken: the tokens at the head before the event. */
+void cli_guide_event(cli_guide *g, const retrace_event *e, const cli_taken *taken);
 void cli_guide_close(cli_guide *g); /* accepts NULL */
 
 /* ==== main.c: signals, and the commands ==== */
@@ -322,6 +336,9 @@ double cli_clock(void); /* seconds, monotonic */
 
 int cli_generate(const cli_flags *f);
 int cli_rules(const cli_flags *f);
+/* CLI_USAGE names a rule (or driver), or a setting of it, that does not exist, and one that may be
+ * meant. */
+int cli_spec_check(const retrace_rule_spec *spec, const char *about, int driver);
 int cli_tokenize(const cli_flags *f);
 int cli_info(const cli_flags *f);
 int cli_score(const cli_flags *f);

@@ -98,11 +98,17 @@ static void put_candidate(painter *p, int i) {
     double x = exp(c->logp);
     int narrow = p->columns < 30, chosen = i == p->f->selected;
     cli_buf head = {0}, name = {0};
+    const char *less = x > 0 && x < 0.0005 ? "<" : ""; /* than the number that follows */
+    double percent = *less ? 0.1 : 100 * x;
     if (narrow)
         cli_printf(&head, "%c%3.0f%% ", chosen ? '>' : ' ', 100 * x);
     else
-        cli_printf(&head, "%c %*d  %5.1f %%  ", chosen ? '>' : ' ', p->f->n_candidates > 99 ? 4 : 2,
-                   i + 1, 100 * x);
+        cli_printf(&head, "%c %*d  %*s%.1f %%  ", chosen ? '>' : ' ',
+                   p->f->n_candidates > 99 ? 4 : 2, i + 1,
+                   percent < 9.95    ? 2
+                   : percent < 99.95 ? 1
+                                     : 0,
+                   less, percent);
     if (chosen) style(p, bold);
     int filled = cli_put_cells(p->out, cli_buf_text(&head), p->columns);
     if (chosen) style(p, plain);
@@ -162,14 +168,21 @@ static void paint_status(painter *p) {
         put_line(p, p->f->status);
 }
 
-/* The longest line of keys that fits. */
+/* The longest line of keys that fits: keys bright, what they do dim. */
 static void paint_help(painter *p) {
     const char *const *help = p->f->help;
     while (help[1] && cli_columns(text_of(*help)) > p->columns) help++;
+    int filled = 0;
     next_row(p);
-    style(p, dim);
-    put_line(p, *help);
-    style(p, plain);
+    for (const char *s = *help; *s;) {
+        const char *gap = strstr(s, "  ");
+        size_t n = gap ? (size_t)(gap - s) + 2 : strlen(s), key = strcspn(s, " ");
+        filled += cli_put_cells(p->out, (retrace_text){s, key}, p->columns - filled);
+        style(p, dim);
+        filled += cli_put_cells(p->out, (retrace_text){s + key, n - key}, p->columns - filled);
+        style(p, plain);
+        s += n;
+    }
 }
 
 /* ==== All of it ==== */
@@ -177,10 +190,10 @@ static void paint_help(painter *p) {
 void cli_frame_draw(cli_buf *out, const cli_frame *f, int rows, int columns) {
     painter p = {.out = out, .f = f, .rows = rows, .columns = columns, .at_row = 1, .at_column = 1};
     int help = rows >= 5, rule = rows >= 8, status = rows >= 3 || f->edited;
-    int left = rows - help - rule - status, list = f->n_candidates;
+    int left = rows - help - rule - status, list = f->list;
     if (list > (left + 1) / 2) list = (left + 1) / 2;
-    if (list == 0 && left > 1 && f->n_candidates > 0) list = 1;
-    cli_puts(out, "\033[?25l");
+    if (list == 0 && left > 1 && f->list > 0) list = 1;
+    cli_puts(out, "\033[?2026h\033[?25l"); /* where it is known: shown at once, when whole */
     paint_text(&p, left - list);
     if (rule) paint_rule(&p);
     paint_candidates(&p, list);
@@ -188,5 +201,5 @@ void cli_frame_draw(cli_buf *out, const cli_frame *f, int rows, int columns) {
     if (help) paint_help(&p);
     while (p.row < rows) next_row(&p);
     if (p.at_column > columns) p.at_column = columns;
-    cli_printf(out, "\033[%d;%dH\033[?25h", p.at_row, p.at_column);
+    cli_printf(out, "\033[%d;%dH\033[?2026l\033[?25h", p.at_row, p.at_column);
 }

@@ -19,7 +19,7 @@ typedef struct job {
     cli_trace *trace;
     cli_show *show;           /* NULL with --json */
     cli_guide *guide;         /* NULL: no person is asked */
-    int kept;                 /* tokens at the head, for messages */
+    cli_taken taken;          /* tokens at the head, for messages */
     int failed;               /* exit code of a write that failed */
     double start, first, end; /* clock; first < 0: no text yet */
     retrace_error err;        /* code 0: the run ended by itself */
@@ -141,10 +141,17 @@ static void tell_push(job *j, const retrace_event *e) {
 }
 
 static void tell_erase(job *j, const retrace_event *e) {
-    const char *why = e->why ? e->why : "";
-    int n = j->kept - e->to;
-    cli_show_note(j->show, "rewind: %d token%s taken back, to %d: %s%s%s%s", n, n == 1 ? "" : "s",
-                  e->to, e->rule, *why ? " \"" : "", why, *why ? "\"" : "");
+    int n = j->taken.n - e->to;
+    cli_buf b = {0};
+    cli_taken_text(&j->taken, e->to, &b);
+    cli_printf(&b, " taken back, %d token%s, to %d: %s", n, n == 1 ? "" : "s", e->to, e->rule);
+    if (e->why && *e->why) {
+        cli_puts(&b, " \"");
+        cli_escape(&b, (retrace_text){e->why, strlen(e->why)}, 0);
+        cli_puts(&b, "\"");
+    }
+    cli_show_note(j->show, "rewind: %s", b.s);
+    cli_buf_free(&b);
 }
 
 static void tell(job *j, const retrace_event *e) {
@@ -159,14 +166,13 @@ static void tell(job *j, const retrace_event *e) {
 
 static int each(void *ud, const retrace_event *e) {
     job *j = ud;
-    if (j->guide) cli_guide_event(j->guide, e);
+    if (j->guide) cli_guide_event(j->guide, e, &j->taken);
     if (e->kind == RETRACE_SETTLE || e->kind == RETRACE_END) cli_screen_leave();
     if (e->kind == RETRACE_SETTLE && e->text.n && j->first < 0) j->first = cli_clock();
     if (j->trace) j->failed = cli_trace_event(j->trace, e);
     if (j->show && !j->failed) j->failed = cli_show_event(j->show, e);
     if (cli_verbose) tell(j, e);
-    if (e->kind == RETRACE_PUSH) j->kept = e->pos + 1;
-    if (e->kind == RETRACE_ERASE) j->kept = e->to;
+    cli_taken_event(&j->taken, j->model, e);
     if (j->failed) retrace_run_abort(j->run); /* nothing more settles */
     return cli_interrupted();
 }
@@ -340,7 +346,7 @@ static void summary(const job *j) {
     if (j->first >= 0 && !j->guide)
         cli_printf(&b, ", first text after %.2f s", j->first - j->start);
     cli_printf(&b, ", seed %lld", (long long)j->plan.options.seed);
-    for (int i = 0; retrace_run_rule_stats(j->run, i, &r); i++) {
+    for (int i = 0; !cli_verbose && retrace_run_rule_stats(j->run, i, &r); i++) {
         cli_printf(&b, "; %s: %lld hit%s", r.name, (long long)r.hits, r.hits == 1 ? "" : "s");
         if (r.accepted) cli_printf(&b, ", %lld accepted", (long long)r.accepted);
     }
@@ -356,15 +362,19 @@ static int verdict(const job *j) {
     retrace_run_stats(j->run, &s);
     switch (retrace_run_finished(j->run)) {
     case RETRACE_FINISH_STUCK:
-        if (j->plan.options.on_stuck == RETRACE_STUCK_STOP) return CLI_OK;
+        if (j->plan.options.on_stuck == RETRACE_STUCK_STOP) {
+            cli_say("stuck: nothing acceptable is left; the answer ends here");
+            return CLI_OK;
+        }
         return cli_fail(CLI_INVALID,
                         "stuck: nothing acceptable is left after token %lld (see --on-stuck)",
                         (long long)s.kept);
     case RETRACE_FINISH_BUDGET:
         return cli_fail(CLI_INVALID,
-                        "gave up after %lld rewinds and %lld evaluated tokens "
+                        "gave up after %lld %ss and %lld evaluated tokens "
                         "(see --max-rewinds, --max-evaluated)",
-                        (long long)s.rewinds, (long long)s.evaluated);
+                        (long long)s.rewinds, is_exact(j) ? "restart" : "rewind",
+                        (long long)s.evaluated);
     case RETRACE_FINISH_CANCELLED: return CLI_INTERRUPTED;
     case RETRACE_FINISH_ERROR: return CLI_MODEL;
     default: return CLI_OK;
@@ -420,6 +430,7 @@ int cli_generate(const cli_flags *f) {
     cli_guide_close(j.guide);
     int closed = cli_trace_close(j.trace);
     cli_show_free(j.show);
+    cli_taken_free(&j.taken);
     retrace_run_free(j.run);
     cli_plan_free(&j.plan);
     retrace_model_close(j.model);

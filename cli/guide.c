@@ -11,17 +11,19 @@
 
 enum { FRAME_MS = 30 }; /* between two pictures while it runs by itself */
 
+/* From long to short. Two blanks part the keys; the first word of each is the key itself. */
 static const char *const help_asked[] = {
-    "↑↓ choose  Enter take  ← back  Space run  d draw  t type  Ctrl-D end  q quit",
-    "↑↓ Enter take  ← back  Space run  d draw  t type  ^D end  q quit",
-    "↑↓ Enter ← Space run  d draw  t type  q quit",
-    "↑↓ Enter ← Space d t ^D q",
-    "↑↓ ↵ ← d t",
+    "↑↓ choose  Enter take  ← back  Space run  Tab draw  a–z type a text  ^D end  ^C quit",
+    "↑↓ choose  Enter take  ← back  Space run  a–z type a text  ^C quit",
+    "↑↓  Enter take  ← back  Space run  a–z type  ^C quit",
+    "↑↓  Enter  ← back  Space run  a–z type",
+    "↑↓  Enter  ←  Space  a–z",
+    "↑↓  ↵  ←  a–z",
     NULL};
 static const char *const help_running[] = {"any key stops it", NULL};
 static const char *const help_edited[] = {
     "Enter put this text there  Esc leave it  Ctrl-J line break  Ctrl-U clear",
-    "Enter put it there  Esc leave it  Ctrl-J line break", "Enter put  Esc leave", "↵ Esc", NULL};
+    "Enter put it there  Esc leave it  Ctrl-J line break", "Enter put  Esc leave", "↵  Esc", NULL};
 
 struct cli_guide {
     const retrace_model *model;
@@ -34,6 +36,7 @@ struct cli_guide {
     /* The question. */
     retrace_candidate *candidates;
     int n_candidates, selected, pos;
+    int list; /* the most that there have been */
 
     int running;  /* draw by itself until a key */
     double drawn; /* clock of the last picture */
@@ -42,6 +45,7 @@ struct cli_guide {
     int editing;
     int putting; /* the newest answer was that text */
     int stepped; /* it was a step back */
+    int ending;  /* it was the end, asked for by name */
     int again;   /* it was not taken: typing begins with it */
     size_t caret;
 };
@@ -79,6 +83,7 @@ static void show(cli_guide *g, int question) {
                    .candidates = g->candidates,
                    .n_candidates = question ? g->n_candidates : 0,
                    .selected = g->selected,
+                   .list = g->list,
                    .status = status.s,
                    .help = help_of(g),
                    .edited = g->editing ? &edited : NULL,
@@ -97,26 +102,30 @@ static void note(cli_guide *g, const char *s) {
     cli_puts(&g->note, s);
 }
 
+static const char no_end[] = "the answer cannot end here";
+
 void cli_guide_refused(cli_guide *g, const char *why) {
-    note(g, why);
+    note(g, g->ending ? no_end : why);
     g->running = 0;
     g->again = g->putting;
 }
 
 /* What rules do is told; the person's own steps are seen anyway. */
-void cli_guide_event(cli_guide *g, const retrace_event *e) {
+void cli_guide_event(cli_guide *g, const retrace_event *e, const cli_taken *taken) {
     const char *rule = e->rule ? e->rule : "", *why = e->why ? e->why : "";
     int own = strcmp(rule, "guide") == 0;
     if ((e->kind != RETRACE_NOTE && e->kind != RETRACE_ERASE) || (own && g->stepped)) return;
     g->again = g->putting;
     g->note.n = 0;
     if (own)
-        cli_puts(&g->note, why);
+        cli_puts(&g->note, g->ending ? no_end : why);
     else if (e->kind == RETRACE_NOTE)
         cli_printf(&g->note, "%s: %s", rule, why);
-    else
-        cli_printf(&g->note, "%s took text back to token %d%s%s%s", rule, e->to + 1,
-                   *why ? ": \"" : "", why, *why ? "\"" : "");
+    else {
+        cli_printf(&g->note, "%s took back ", rule);
+        cli_taken_text(taken, e->to, &g->note);
+        cli_printf(&g->note, "%s%s%s", *why ? ": \"" : "", why, *why ? "\"" : "");
+    }
 }
 
 /* ==== Typing a text ==== */
@@ -225,6 +234,7 @@ static verdict go_back(cli_guide *g, retrace_choice *out) {
 static verdict end_here(cli_guide *g, retrace_choice *out) {
     retrace_model_info facts;
     retrace_model_facts(g->model, &facts);
+    g->ending = 1;
     for (int i = 0; i < g->n_candidates; i++) /* a model may have several: rather one it likes */
         if (retrace_token_ends(g->model, g->candidates[i].id)) return select_at(g, i), take(g, out);
     for (int i = 0; i < facts.vocab; i++) {
@@ -240,20 +250,16 @@ static verdict draw(retrace_choice *out) {
     return ANSWER;
 }
 
-static verdict press_character(cli_guide *g, char c, retrace_choice *out) {
-    if (c >= '1' && c <= '9') select_at(g, c - '1');
-    switch (c) {
-    case 'k': select_at(g, g->selected - 1); break;
-    case 'j': select_at(g, g->selected + 1); break;
-    case 'h': return go_back(g, out);
-    case 'l': return take(g, out);
-    case 't':
-    case '/': begin_text(g, "", 0); break;
-    case ' ': g->running = 1; return draw(out);
-    case 'd': return draw(out);
-    case 'q': return QUIT;
-    default: break;
-    }
+/* Whatever is typed begins a text, but for a blank and digits; / begins an empty one, or goes on
+ * with the one that was refused. */
+static verdict press_text(cli_guide *g, retrace_choice *out) {
+    const char *s = g->keys.text.s;
+    size_t n = g->keys.text.n;
+    int key = n == 1 && !g->keys.pasted ? s[0] : 0;
+    if (key >= '1' && key <= '9') return select_at(g, key - '1'), STAY;
+    if (key == ' ') return g->running = 1, draw(out);
+    if (key != '/') g->text.n = 0;
+    begin_text(g, key == '/' ? "" : s, key == '/' ? 0 : n);
     return STAY;
 }
 
@@ -269,12 +275,10 @@ static verdict press(cli_guide *g, retrace_choice *out) {
     case CLI_KEY_RIGHT: return take(g, out);
     case CLI_KEY_BACKSPACE:
     case CLI_KEY_LEFT: return go_back(g, out);
-    case CLI_KEY_TEXT:
-        if (!g->keys.pasted) return press_character(g, g->keys.text.s[0], out);
-        begin_text(g, g->keys.text.s, g->keys.text.n);
-        break;
+    case CLI_KEY_TEXT: return press_text(g, out);
     case CLI_KEY_CONTROL:
         if (g->keys.control == 'd') return end_here(g, out);
+        if (g->keys.control == 'i') return draw(out);
         if (g->keys.control == 'j') return take(g, out); /* Enter of a terminal that maps it */
         break;
     default: break;
@@ -289,6 +293,7 @@ void cli_guide_question(cli_guide *g, const retrace_need *need) {
     g->candidates = cli_realloc(g->candidates, n * sizeof *g->candidates);
     if (n) memcpy(g->candidates, need->candidates, n * sizeof *g->candidates);
     g->n_candidates = need->n_candidates;
+    if (g->list < g->n_candidates) g->list = g->n_candidates;
     g->selected = 0;
     g->pos = need->pos;
 }
@@ -317,7 +322,7 @@ static verdict ask(cli_guide *g, retrace_choice *out) {
 
 int cli_guide_answer(cli_guide *g, retrace_choice *out) {
     verdict v = STAY;
-    g->putting = 0;
+    g->putting = g->ending = 0;
     while (v == STAY) {
         if (cli_interrupted()) return 0;
         v = g->running ? run_on(g, out) : ask(g, out);

@@ -8,7 +8,7 @@
 
 static const char *const sections[] = {"Model", "Prompt",    "Sampling",
                                        "Rules", "Rewinding", "Output"};
-enum { N_SECTIONS = sizeof sections / sizeof *sections, LEFT = 34, RIGHT = 64 };
+enum { N_SECTIONS = sizeof sections / sizeof *sections, LEFT = 34, RIGHT = 46 };
 
 static int shown(const cli_option *o, const cli_flags *f, const char *section) {
     return (o->commands & f->command) && o->help && strcmp(o->section, section) == 0;

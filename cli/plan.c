@@ -161,7 +161,7 @@ static int add_rule(cli_plan *p, json_t *rules, const char *spec_text) {
     retrace_rule_spec *spec;
     if (retrace_rule_parse(&spec, spec_text, &err)) return cli_report(&err, "--rule");
     json_t *rule = new_rule(p, rules, (retrace_text){spec->name, strlen(spec->name)});
-    int code = CLI_OK;
+    int code = cli_spec_check(spec, "--rule", 0);
     for (int i = 0; i < spec->n_settings && !code; i++)
         code = put_setting(p, rule, spec->name, &spec->settings[i]);
     if (!code) warn_of_no_phrases(rule, spec->name);
@@ -295,20 +295,15 @@ static void put_stops(const cli_flags *f, json_t *settings) {
     json_object_set_new(settings, "stop", stops);
 }
 
-/* Its settings are checked when the run is made. */
+/* The values of its settings are checked when the run is made. */
 static int put_driver(const cli_flags *f, json_t *settings) {
     retrace_error err;
-    retrace_plugin_info p;
     retrace_rule_spec *spec;
     const cli_option *o = cli_option_of(f, "driver");
     const char *given = o->n ? o->given[o->n - 1].s : o->preset;
     if (retrace_rule_parse(&spec, given, &err)) return cli_report(&err, "--driver");
     json_object_set_new(settings, "driver", json_string(given));
-    int found = 0;
-    for (int i = 0; !found && retrace_driver_at(i, &p); i++)
-        found = strcmp(p.name, spec->name) == 0;
-    int code =
-        found ? CLI_OK : cli_fail(CLI_USAGE, "--driver: there is no driver '%s'", spec->name);
+    int code = cli_spec_check(spec, "--driver", 1);
     retrace_free(spec);
     return code;
 }

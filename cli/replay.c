@@ -57,8 +57,9 @@ static json_t *next_push(const replay *r) {
 }
 
 /* The recorded token's place among the candidates. The end token leaves no push, so behind the last
- * one it is an end token that was drawn. A rule's own draws are not recorded: the generator makes
- * them. */
+ * one it is an end token that was drawn. Not recorded are a rule's own draws and those that a
+ * constraint refused where nothing was left: the generator makes them. It also does where the
+ * recorded token cannot be drawn now, and the push then differs. */
 static int choose(void *ud, const double *p, const retrace_token *ids, int n, uint64_t purpose,
                   int pos, int attempt) {
     replay *r = ud;
@@ -71,10 +72,7 @@ static int choose(void *ud, const double *p, const retrace_token *ids, int n, ui
         retrace_token id = ids ? ids[i] : i;
         if (p[i] > 0 && (push ? id == wanted : retrace_token_ends(r->model, id))) return i;
     }
-    if (!r->differ.n)
-        cli_printf(&r->differ, "%s:%d: token %lld was drawn, but cannot be drawn now", r->log.path,
-                   r->at + 1, (long long)wanted);
-    return n;
+    return -1;
 }
 
 static void differs(replay *r, const char *key, json_t *was, json_t *is) {

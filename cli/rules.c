@@ -75,23 +75,101 @@ static json_t *list_json(at_fn *at, const char *only) {
 
 /* ==== For people ==== */
 
-/* "(number, default 0, 0 to 1)" */
-static void print_setting(const retrace_setting_info *s) {
-    int beside = strlen(s->name) <= 14; /* else the help stands below the name */
-    printf("  %-14s%s%-*s %s\n  %-14s (%s", s->name, beside ? "" : "\n", beside ? 0 : 16, "",
-           s->help, "", kinds[s->type]);
-    if (s->choices) printf(" %s", s->choices);
-    if (s->preset && *s->preset) printf(", default %s", s->preset);
-    if (s->type == RETRACE_INT || s->type == RETRACE_REAL) printf(", %g to %g", s->min, s->max);
-    printf(")\n");
+enum { COLUMNS = 79, NAME = 15 }; /* of a line; of a setting's name */
+
+/* Writes text from `column` on, with further lines behind `indent` blanks. */
+static void wrap(const char *s, size_t column, int indent) {
+    int first = 1;
+    while (*s) {
+        size_t n = strcspn(s, " ");
+        if (!first && column + 1 + n > COLUMNS) {
+            printf("\n%*s", indent, "");
+            column = (size_t)indent;
+            first = 1;
+        }
+        printf("%s%.*s", first ? "" : " ", (int)n, s);
+        column += n + !first;
+        first = 0;
+        s += n + strspn(s + n, " ");
+    }
+    putchar('\n');
 }
 
+/* ", 0 to 1", ", 1 up" */
+static void put_range(cli_buf *b, const retrace_setting_info *s) {
+    int from = s->min > -1e6, to = s->max < 1e6;
+    if (s->type != RETRACE_INT && s->type != RETRACE_REAL) return;
+    if (from && to) cli_printf(b, ", %g to %g", s->min, s->max);
+    if (from && !to) cli_printf(b, ", %g up", s->min);
+    if (!from && to) cli_printf(b, ", up to %g", s->max);
+}
+
+/* The help, and below it "(number, default 0, 0 to 1)". */
+static void print_setting(const retrace_setting_info *s) {
+    cli_buf b = {0};
+    cli_printf(&b, "(%s", kinds[s->type]);
+    if (s->choices) cli_printf(&b, " %s", s->choices);
+    if (s->preset && *s->preset) cli_printf(&b, ", default %s", s->preset);
+    put_range(&b, s);
+    cli_puts(&b, ")");
+    int beside = strlen(s->name) < NAME; /* else the help stands below the name */
+    printf("  %-*s%s", beside ? NAME : 0, s->name, beside ? "" : "\n");
+    if (!beside) printf("  %-*s", NAME, "");
+    wrap(s->help, NAME + 2, NAME + 2);
+    printf("  %-*s", NAME, "");
+    wrap(b.s, NAME + 2, NAME + 2);
+    cli_buf_free(&b);
+}
+
+static int same(const retrace_setting_info *a, const retrace_setting_info *b) {
+    const char *x = a->preset ? a->preset : "", *y = b->preset ? b->preset : "";
+    return strcmp(a->name, b->name) == 0 && strcmp(a->help, b->help) == 0 && strcmp(x, y) == 0 &&
+           a->type == b->type && a->min == b->min && a->max == b->max;
+}
+
+/* The settings of p that are those of an earlier one, named instead of told again: writes their
+ * names to b; told[] has a 0 for each of them. */
+static void fold_in(const retrace_plugin_info *p, const retrace_plugin_info *earlier, char *told,
+                    cli_buf *b) {
+    for (int i = 0; p->settings[i].name; i++)
+        for (const retrace_setting_info *e = earlier->settings; e->name; e++) {
+            if (!told[i] || !same(&p->settings[i], e)) continue;
+            told[i] = 0;
+            cli_printf(b, "%s%s", b->n ? ", " : "", p->settings[i].name);
+        }
+}
+
+static void print_settings(at_fn *at, int nth, const retrace_plugin_info *p, int all) {
+    retrace_plugin_info earlier;
+    char told[64];
+    int n = 0;
+    while (p->settings && n < 64 && p->settings[n].name) told[n++] = 1;
+    cli_buf lines = {0};
+    for (int i = 0; all && n && i < nth && at(i, &earlier); i++) {
+        cli_buf names = {0};
+        if (earlier.settings) fold_in(p, &earlier, told, &names);
+        if (names.n) cli_printf(&lines, "as in %s: %s\n", earlier.name, names.s);
+        cli_buf_free(&names);
+    }
+    for (int i = 0; i < n; i++)
+        if (told[i]) print_setting(&p->settings[i]);
+    for (char *s = lines.s, *end; s && *s; s = end + 1) {
+        end = strchr(s, '\n');
+        *end = '\0';
+        fputs("  ", stdout);
+        wrap(s, 2, 4);
+    }
+    cli_buf_free(&lines);
+}
+
+/* In the whole catalogue a setting that several have alike is told once. */
 static int print_all(at_fn *at, const char *only, int any) {
     retrace_plugin_info p;
     for (int i = 0; at(i, &p); i++) {
         if (only && strcmp(p.name, only) != 0) continue;
-        printf("%s%s (%s): %s\n", any++ ? "\n" : "", p.name, p.kind, p.help);
-        for (const retrace_setting_info *s = p.settings; s && s->name; s++) print_setting(s);
+        printf("%s%s (%s): ", any++ ? "\n" : "", p.name, p.kind);
+        wrap(p.help, strlen(p.name) + strlen(p.kind) + 5, 4);
+        print_settings(at, i, &p, !only);
     }
     return any;
 }
@@ -101,17 +179,56 @@ static int print(const char *only) {
     return cli_flush();
 }
 
-static int known(const char *name) {
+/* Names that people may mean; at most 64. */
+static int names_of(at_fn *at, const char **names, int n) {
     retrace_plugin_info p;
+    for (int i = 0; n < 64 && at(i, &p); i++) names[n++] = p.name;
+    return n;
+}
+
+/* "... (did you mean 'X'?)", or `else_see` where no name is near. */
+static int unknown(const char *what, const char *name, const char *const *names, int n,
+                   const char *else_see) {
+    const char *near = cli_nearest(name, names, n);
+    if (near) return cli_fail(CLI_USAGE, "%s '%s' (did you mean '%s'?)", what, name, near);
+    return cli_fail(CLI_USAGE, "%s '%s'; %s", what, name, else_see);
+}
+
+static int known(const char *name) {
     const char *names[64];
-    int n = 0;
-    for (int i = 0; n < 32 && retrace_rule_at(i, &p); i++) names[n++] = p.name;
-    for (int i = 0; n < 64 && retrace_driver_at(i, &p); i++) names[n++] = p.name;
+    int n = names_of(retrace_driver_at, names, names_of(retrace_rule_at, names, 0));
     for (int i = 0; i < n; i++)
         if (strcmp(names[i], name) == 0) return CLI_OK;
-    const char *near = cli_nearest(name, names, n);
-    return cli_fail(CLI_USAGE, "there is no rule or driver '%s'%s%s%s", name,
-                    near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    return unknown("there is no rule or driver", name, names, n, "see 'retrace rules'");
+}
+
+static int setting_known(const retrace_plugin_info *p, const char *name, const char *about) {
+    const char *names[64];
+    char what[160], see[80];
+    int n = 0;
+    for (const retrace_setting_info *s = p->settings; s && s->name && n < 64; s++) {
+        if (strcmp(s->name, name) == 0) return CLI_OK;
+        names[n++] = s->name;
+    }
+    snprintf(what, sizeof what, "%s: %s has no setting", about, p->name);
+    snprintf(see, sizeof see, "see 'retrace rules %s'", p->name);
+    return unknown(what, name, names, n, see);
+}
+
+int cli_spec_check(const retrace_rule_spec *spec, const char *about, int driver) {
+    at_fn *at = driver ? retrace_driver_at : retrace_rule_at;
+    retrace_plugin_info p;
+    const char *names[64];
+    char what[80];
+    int code = CLI_OK;
+    for (int i = 0; at(i, &p); i++) {
+        if (strcmp(p.name, spec->name) != 0) continue;
+        for (int k = 0; k < spec->n_settings && !code; k++)
+            code = setting_known(&p, spec->settings[k].name, about);
+        return code;
+    }
+    snprintf(what, sizeof what, "%s: %s", about, driver ? "there is no driver" : "unknown rule");
+    return unknown(what, spec->name, names, names_of(at, names, 0), "see 'retrace rules'");
 }
 
 int cli_rules(const cli_flags *f) {

@@ -81,6 +81,7 @@ typedef struct cli_frame {
     const retrace_model *model;
     const retrace_candidate *candidates;
     int n_candidates, selected;
+    int list; /* rows for them, if there is room: so that nothing jumps when there are fewer */
     const char *status;
     const char *const *help;    /* from long to short; ended with NULL */
     const retrace_text *edited; /* the text that is being typed; NULL: none */

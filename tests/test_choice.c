@@ -194,6 +194,23 @@ static void without_a_person_the_generator_chooses(void **unused) {
     retrace_model_close(m);
 }
 
+static void a_question_with_no_answer_is_stuck(void **unused) {
+    (void)unused;
+    const char *const pairs[] = {"text", "root ::= \"ax\"", NULL};
+    retrace_options o = plain_options(4);
+    retrace_rule *r = make_rule("grammar", pairs);
+    o.rules = &r;
+    o.n_rules = 1;
+    begin(o);
+    assert_int_equal(need.kind, RETRACE_NEED_CHOICE);
+    assert_int_equal(need.n_candidates, 1);
+    assert_int_equal(token(0), RETRACE_OK); /* no token begins with an x */
+    assert_int_equal(need.kind, RETRACE_NEED_NOTHING);
+    end();
+    assert_int_equal(a.finish, RETRACE_FINISH_STUCK);
+    retrace_rule_free(r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_most_probable_are_offered),
@@ -203,6 +220,7 @@ int main(void) {
         cmocka_unit_test(an_end_token_ends),
         cmocka_unit_test(cancelling_a_question_ends),
         cmocka_unit_test(without_a_person_the_generator_chooses),
+        cmocka_unit_test(a_question_with_no_answer_is_stuck),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -199,9 +199,22 @@ def test_quiet(retrace):
     assert (done.code, done.out, done.err) == (0, " a testament to hope.", "")
 
 
+def test_a_rewind_says_what_it_took_back(retrace):
+    """The two ends of a long text, line breaks spelt out."""
+    words = {"tokens": ["go", *"abcdefghijkl\n"],
+             "rows": [{"context": [], "next": {"a": 1}},
+                      *({"context": [a], "next": {b: 1}} for a, b in zip("abcdefghijkl", "bcdefghijkl\n"))]}
+    (retrace.tmp / "words.json").write_text(json.dumps(words))
+    text = "abcdefghijkl\n" * 7
+    done = retrace("generate", "-m", "words.json", "-p", "go", "-n", "100", "-v", "--ban", text, "--on-stuck", "stop")
+    head, tail = (s.replace("\n", "\\n") for s in (text[:36], text[-36:]))
+    assert 'rewind: "%s ... %s" taken back, 91 tokens, to 0: phrases "' % (head, tail) in done.err
+    assert done.code == 0 and "stuck: nothing acceptable is left; the answer ends here" in done.err
+
+
 def test_verbose(retrace):
     args = ["generate", *GREEDY, "-p", "go", "--ban", "testament to"]
-    told = 'rewind: 2 tokens taken back, to 1: phrases "testament to"'
+    told = 'rewind: " testament to" taken back, 2 tokens, to 1: phrases "testament to"'
     assert told not in retrace(*args).err
     once, twice = retrace(*args, "-v"), retrace(*args, "-vv")
     assert told in once.err and 'token 1: 2 " testament"' not in once.err
@@ -573,6 +586,16 @@ def test_rules_lists(retrace):
     one = retrace("rules", "phrases").out
     assert one.startswith("phrases (rule): ") and "weight" in one and "0 to 1" in one
     refused(retrace("rules", "prases"), 2, "prases", "'phrases'")
+    refused(retrace("rules", "xyz"), 2, "'xyz'; see 'retrace rules'")
+    assert max(len(line) for line in (done.out + retrace("generate", "--help").out).splitlines()) <= 80
+
+
+def test_names_that_are_nearly_right(retrace):
+    run = ["generate", *GREEDY, "-p", "go"]
+    refused(retrace(*run, "--rule", "phrase:text=a"), 2, "--rule: unknown rule 'phrase' (did you mean 'phrases'?)")
+    refused(retrace(*run, "--rule", "phrases:txt=a"), 2, "phrases has no setting 'txt' (did you mean 'text'?)")
+    refused(retrace(*run, "--rule", "phrases:x=a"), 2, "see 'retrace rules phrases'")
+    refused(retrace(*run, "--driver", "sampel"), 2, "--driver: there is no driver 'sampel' (did you mean 'sample'?)")
 
 
 def test_rules_json(retrace):

@@ -82,7 +82,7 @@ def test_summary_stands_below_the_answer(retrace):
 
 def test_rewinds_are_told_on_lines_of_their_own(retrace):
     shown, _ = retrace.terminal("generate", *GREEDY, "-p", "go", "--ban", "testament to", "-v").end()
-    told = 'rewind: 2 tokens taken back, to 1: phrases "testament to"'
+    told = 'rewind: " testament to" taken back, 2 tokens, to 1: phrases "testament to"'
     assert told in shown.split("\n")
 
 

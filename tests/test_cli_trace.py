@@ -204,7 +204,7 @@ def test_replay_of_a_token_that_cannot_be_drawn(retrace):
     _, ops = record(retrace, *RUNS["ban"])
     ops[first(ops, "push", 1)]["id"] = 6
     rewrite(retrace, ops)
-    refused(retrace("replay", "t.jsonl"), 1, "t.jsonl:", "token 6")
+    refused(retrace("replay", "t.jsonl"), 1, "t.jsonl:", "id was 6")
 
 
 def test_replay_of_other_settings(retrace):
@@ -367,3 +367,15 @@ def test_finish_that_is_missing(retrace):
     del ops[-1]["finish"]
     rewrite(retrace, ops)
     refused(retrace("replay", "t.jsonl"), 2, "finish")
+
+
+def test_replay_of_draws_that_were_refused(retrace):
+    """Where a grammar leaves nothing, tokens were drawn and refused without a trace of them."""
+    model = retrace.tmp / "m.json"
+    table = {"tokens": ["x", "a"], "rows": [{"context": [], "next": {"x": 1}},
+                                            {"context": ["x"], "next": {"x": 1, "a": 1}}]}
+    model.write_text(json.dumps(table))
+    args = ["-m", f"table:{model}", "-p", "x", "-n", "3", "-s", "1", "--top-k", "0", "--top-p", "1"]
+    done, ops = record(retrace, *args, "--min-p", "0", "--grammar", 'root ::= "a" "b"')
+    assert (done.code, ops[-1]["finish"]) == (1, "stuck")
+    assert retrace("replay", "t.jsonl").code == 0

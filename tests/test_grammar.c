@@ -157,6 +157,29 @@ static void masks_belong_to_a_vocabulary(void **state) {
     retrace_model_close(m[1]);
 }
 
+/* Two vocabularies that look alike when their texts are read one after the other. */
+static void a_mask_knows_what_ends(void **state) {
+    (void)state;
+    retrace_model *m[] = {
+        open_table("{\"tokens\": [{\"text\": \"</s>\", \"end\": true}, \"a\", \"b\"],"
+                   " \"rows\": [{\"context\": [], \"next\": {\"a\": 1}}]}"),
+        open_table("{\"tokens\": [{\"text\": \"<c>\", \"control\": true}, \"end\", \"a\","
+                   " \"b\"], \"rows\": [{\"context\": [], \"next\": {\"a\": 1}}]}")};
+    const char *const pairs[] = {"text", "root ::= \"a\"+", NULL};
+    retrace_rule *r = make_rule("grammar", pairs);
+    retrace_options o = plain_options(3);
+    o.top_p = 0.5; /* needs the mass of all that is admitted, so the mask */
+    o.rules = &r;
+    o.n_rules = 1;
+    for (int i = 0; i < 4; i++) {
+        finish_text(&a, m[i % 2], &o, "");
+        assert_string_equal(a.text, "aaa");
+    }
+    retrace_rule_free(r);
+    retrace_model_close(m[0]);
+    retrace_model_close(m[1]);
+}
+
 /* ==== The law ==== */
 
 static const char letters[] =
@@ -616,6 +639,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_hold_what_may_follow),
         cmocka_unit_test(masks_belong_to_a_vocabulary),
+        cmocka_unit_test(a_mask_knows_what_ends),
         cmocka_unit_test(the_law_is_the_models_over_what_is_admitted),
         cmocka_unit_test(a_dead_end_of_bans_and_grammar_is_stuck),
         cmocka_unit_test(rules_need_each_other),

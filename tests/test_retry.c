@@ -174,6 +174,74 @@ static void soft_bans_never_exhaust_a_place(void **unused) {
     assert_int_equal(a.stats.accepted, 1);
 }
 
+static void soft_retries_never_exhaust_a_place_on_the_way(void **unused) {
+    (void)unused;
+    retrace_options o = greedy_options(4);
+    o.max_rewinds = o.max_evaluated = 1000000;
+    go(o, "", PICKY("bad", "a", "back", "3", "only", "2", "resample", "true", "max_retries", "900"),
+       NULL);
+    assert_string_equal(a.text, "aaaa");
+    assert_int_equal(a.finish, RETRACE_FINISH_LENGTH);
+    assert_int_equal(a.stats.rewinds, 900);
+    assert_int_equal(a.stats.accepted, 1);
+}
+
+static void what_the_store_keeps_changes_no_text(void **unused) {
+    (void)unused;
+    static answer b;
+    static const retrace_setting none = {"keep_mib", {"0", 1}};
+    retrace_model *kept = open_table(letters), *dropped = NULL;
+    assert_int_equal(try_table(&dropped, letters, strlen(letters), &none, 1, NULL), RETRACE_OK);
+    retrace_rule *rules[] = {PICKY("bad", "ab", "back", "3", "max_retries", "9"),
+                             PICKY("bad", "db", "back", "2", "max_retries", "3")};
+    retrace_options o = plain_options(12);
+    o.rules = rules;
+    o.n_rules = 2;
+    o.stuck_mass = 0.25;
+    o.max_evaluated = 1000000;
+    int again = 0;
+    for (o.seed = 0; o.seed < 100; o.seed++) {
+        o.hold = o.seed % 2 ? RETRACE_HOLD_ALL : RETRACE_HOLD_MINIMAL;
+        finish_text(&a, kept, &o, "");
+        const char *why = try_finish(&b, dropped, &o, NULL, 0);
+        if (why) fail_msg("%s", why);
+        assert_same_answer(&a, &b);
+        assert_int_equal(a.stats.rewinds, b.stats.rewinds);
+        assert_int_equal(a.stats.accepted, b.stats.accepted);
+        again += b.stats.reevaluated > 0;
+    }
+    assert_true(again > 50);
+    retrace_rule_free(rules[0]);
+    retrace_rule_free(rules[1]);
+    retrace_model_close(kept);
+    retrace_model_close(dropped);
+}
+
+/* The run is stopped while a decision waits for the model. */
+static void a_decision_that_waits_can_be_cut_short(void **unused) {
+    (void)unused;
+    static const retrace_setting none = {"keep_mib", {"0", 1}};
+    retrace_model *m = NULL;
+    assert_int_equal(try_table(&m, letters, strlen(letters), &none, 1, NULL), RETRACE_OK);
+    retrace_rule *rules[] = {PICKY("bad", "ab", "back", "3", "max_retries", "9"),
+                             PICKY("bad", "cd", "back", "1", "max_retries", "0")};
+    retrace_options o = plain_options(8);
+    o.rules = rules;
+    o.n_rules = 2;
+    for (int stop = 0; stop < 60; stop++) {
+        retrace_run *run = run_start(m, &o, &a);
+        retrace_need_kind kind = RETRACE_EVENT;
+        for (int i = 0; i < stop && kind != RETRACE_NEED_NOTHING; i++) kind = turn(m, run, &a);
+        retrace_run_cancel(run);
+        while (kind != RETRACE_NEED_NOTHING) kind = turn(m, run, &a);
+        run_end(m, run, &a);
+        assert_null(strpbrk(a.text, "cd"));
+    }
+    retrace_rule_free(rules[0]);
+    retrace_rule_free(rules[1]);
+    retrace_model_close(m);
+}
+
 static void soft_bans_give_way_to_hard_ones(void **unused) {
     (void)unused;
     retrace_options o = plain_options(1);
@@ -300,6 +368,9 @@ int main(void) {
         cmocka_unit_test(soft_passes_when_a_retry_is_good),
         cmocka_unit_test(resample_bans_nothing),
         cmocka_unit_test(soft_bans_never_exhaust_a_place),
+        cmocka_unit_test(soft_retries_never_exhaust_a_place_on_the_way),
+        cmocka_unit_test(what_the_store_keeps_changes_no_text),
+        cmocka_unit_test(a_decision_that_waits_can_be_cut_short),
         cmocka_unit_test(soft_bans_give_way_to_hard_ones),
         cmocka_unit_test(soft_rules_keep_pace),
         cmocka_unit_test(a_place_far_back_is_retried_whole),

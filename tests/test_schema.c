@@ -180,6 +180,8 @@ static const struct {
     {"{\"type\":\"text\"}", "json: schema: #/type: is none of null"},
     {"{\"type\":[]}", "json: schema: #/type: names no type"},
     {"{\"foo\":1}", "json: schema: #/foo: this keyword is not supported"},
+    {"{\"name\":\"a\",\"strict\":true,\"schema\":{\"type\":\"null\"}}",
+     "#/name: this keyword is not supported; is what stands in \"schema\" meant?"},
     {"{\"properties\":{\"a\":{\"type\":\"array\",\"uniqueItems\":true}}}",
      "json: schema: #/properties/a/uniqueItems: this keyword is not supported"},
     {"{\"type\":\"integer\",\"multipleOf\":2}", "#/multipleOf: this keyword is not supported"},
