@@ -245,8 +245,8 @@ int main(int argc, char **argv) {
     retrace_error err;
     bench b = {0};
     if (argc < 3) die("usage: rules MODEL THREADS [PAIRS [TOKENS]]");
-    int pairs = argc > 3 ? number(argv[3], 1, MOST_PAIRS) : 16;
-    b.tokens = argc > 4 ? number(argv[4], 8, 512) : 96;
+    int pairs = argc > 3 ? number(argv[3], 1, MOST_PAIRS) : 12;
+    b.tokens = argc > 4 ? number(argv[4], 8, 512) : 64;
     retrace_setting s[] = {{"threads", {argv[2], strlen(argv[2])}}, {"ctx_size", {"1024", 4}}};
     if (retrace_model_open(&b.model, argv[1], s, 2, &err)) die(err.msg);
     retrace_text text = {prompt_text, sizeof prompt_text - 1};
