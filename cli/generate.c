@@ -371,10 +371,10 @@ static int verdict(const job *j) {
                         (long long)s.kept);
     case RETRACE_FINISH_BUDGET:
         return cli_fail(CLI_INVALID,
-                        "gave up after %lld %ss and %lld evaluated tokens "
+                        "gave up after %lld %s%s and %lld evaluated tokens "
                         "(see --max-rewinds, --max-evaluated)",
                         (long long)s.rewinds, is_exact(j) ? "restart" : "rewind",
-                        (long long)s.evaluated);
+                        s.rewinds == 1 ? "" : "s", (long long)s.evaluated);
     case RETRACE_FINISH_CANCELLED: return CLI_INTERRUPTED;
     case RETRACE_FINISH_ERROR: return CLI_MODEL;
     default: return CLI_OK;

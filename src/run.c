@@ -241,7 +241,10 @@ static void take_answer(retrace_run *run) {
 /* One move: ends with an event, a question, or something done. */
 static int move(retrace_run *run, retrace_error *err) {
     if (run->cancelled) {
-        if (run->asked) forget_question(run);
+        if (run->asked && run->query.answered)
+            take_answer(run); /* it has been paid for */
+        else if (run->asked)
+            forget_question(run);
         if (run->waits) return rt_resume(run, err); /* decided without the answer */
         /* What cannot be erased is kept even if it was held; an unfinished text of resample exact
          * is of no law. */
@@ -258,6 +261,7 @@ static int move(retrace_run *run, retrace_error *err) {
     if (!rt_head(run)->dist) return ask(run, err);
     if (!run->reviewed) {
         run->reviewed = 1;
+        run->pushed = 0;
         return rt_review(run, err);
     }
     run->pushed = 0;
