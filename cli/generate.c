@@ -156,9 +156,10 @@ static void tell_erase(job *j, const retrace_event *e) {
 
 static void tell(job *j, const retrace_event *e) {
     if (j->guide && isatty(STDERR_FILENO)) return; /* its screen tells */
-    if (e->kind == RETRACE_ERASE) tell_erase(j, e);
-    if (e->kind == RETRACE_NOTE)
+    if (e->kind == RETRACE_NOTE)                   /* what a rule says is meant to be read */
         cli_show_note(j->show, "%s: %s", e->rule ? e->rule : "note", e->why ? e->why : "");
+    if (cli_verbose < 1) return;
+    if (e->kind == RETRACE_ERASE) tell_erase(j, e);
     if (cli_verbose < 2) return;
     if (e->kind == RETRACE_PUSH) tell_push(j, e);
     if (e->kind == RETRACE_SETTLE) cli_show_note(j->show, "settled: %d tokens", e->to);
@@ -171,7 +172,7 @@ static int each(void *ud, const retrace_event *e) {
     if (e->kind == RETRACE_SETTLE && e->text.n && j->first < 0) j->first = cli_clock();
     if (j->trace) j->failed = cli_trace_event(j->trace, e);
     if (j->show && !j->failed) j->failed = cli_show_event(j->show, e);
-    if (cli_verbose) tell(j, e);
+    if (!cli_quiet) tell(j, e);
     cli_taken_event(&j->taken, j->model, e);
     if (j->failed) retrace_run_abort(j->run); /* nothing more settles */
     return cli_interrupted();
