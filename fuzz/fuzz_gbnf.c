@@ -7,22 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "must.h"
 #include "text/earley.h"
 #include "text/gbnf.h"
-
-static void must(int right, const char *what) {
-    if (right) return;
-    fprintf(stderr, "broken: %s\n", what);
-    abort();
-}
-
-/* A failure has a code and a message. */
-static int failed(int rc, const retrace_error *err) {
-    if (rc == RETRACE_OK) return 0;
-    must(rc < 0 && err->code == rc, "a failure without its code");
-    must(err->msg[0] != 0 && strlen(err->msg) < sizeof err->msg, "a failure without a message");
-    return 1;
-}
 
 static rt_earley *matcher_of(retrace_text grammar, size_t budget) {
     rt_grammar *g = NULL;

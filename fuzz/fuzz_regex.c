@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../tests/watch.h"
+#include "must.h"
 #include "base.h"
 #include "text/regex_window.h"
 #include "text/utf8.h"
@@ -16,12 +17,6 @@
 #include <pcre2.h>
 
 enum { MOST_PATTERN = 200, MOST_TEXT = 6000, SHORT = 48 };
-
-static void must(int right, const char *what) {
-    if (right) return;
-    fprintf(stderr, "broken: %s\n", what);
-    abort();
-}
 
 typedef struct told {
     int failed, found;

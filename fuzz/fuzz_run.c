@@ -9,16 +9,11 @@
 #include <unistd.h>
 
 #include "../tests/watch.h"
+#include "must.h"
 
 enum { MAX_RULES = 3 };
 
 static answer a;
-
-static void must(int right, const char *what) {
-    if (right) return;
-    fprintf(stderr, "broken: %s\n", what);
-    abort();
-}
 
 /* Any text over these may follow any other, in several spellings; bytes of characters, a control
  * token, two ends, little memory. */

@@ -11,22 +11,9 @@
 #include <unistd.h>
 
 #include "../tests/watch.h"
+#include "must.h"
 
 static answer a;
-
-static void must(int right, const char *what) {
-    if (right) return;
-    fprintf(stderr, "broken: %s\n", what);
-    abort();
-}
-
-/* A failure has a code and a message. */
-static int failed(int rc, const retrace_error *err) {
-    if (rc == RETRACE_OK) return 0;
-    must(rc < 0 && err->code == rc, "a failure without its code");
-    must(err->msg[0] != 0 && strlen(err->msg) < sizeof err->msg, "a failure without a message");
-    return 1;
-}
 
 /* Cuts the text before the first end of line; what follows is left in *rest. */
 static retrace_text line_of(retrace_text *rest) {

@@ -397,11 +397,9 @@ static int go_back_or_wait(retrace_run *run, int kind, retrace_error *err) {
 }
 
 /* The newest token has been judged: goes back, or finds out whether the answer ends. */
-static int act(retrace_run *run, retrace_error *err) {
-    rt_stop stop;
-    int ends = newest_ends(run), found = find_stop(run, &stop);
-    int rc = go_back_or_wait(run, 1, err);
-    return rc ? rc : end_or_settle(run, found && !ends, &stop, ends, err);
+static int act(retrace_run *run, int found, const rt_stop *stop, retrace_error *err) {
+    int ends = newest_ends(run), rc = go_back_or_wait(run, 1, err);
+    return rc ? rc : end_or_settle(run, found && !ends, stop, ends, err);
 }
 
 int rt_judge(retrace_run *run, retrace_error *err) {
@@ -413,15 +411,21 @@ int rt_judge(retrace_run *run, retrace_error *err) {
     /* An end token that stands leaves no trace: it is no part of the answer. */
     run->untold = ends;
     if (rc == RETRACE_OK && !ends) rc = tell_newest(run, err);
-    if (rc == RETRACE_OK) rc = act(run, err);
+    if (rc == RETRACE_OK) rc = act(run, found, &stop, err);
     return rc == RETRACE_DONE ? RETRACE_OK : rc;
 }
 
 int rt_resume(retrace_run *run, retrace_error *err) {
-    int kind = run->waits;
+    int kind = run->waits, rc;
+    rt_stop stop;
     run->waits = 0;
     rt_keep_pin(rt_trace_node(&run->trace, run->path[run->asked_at])->dist, 0);
-    int rc = kind == 1 ? act(run, err) : go_back_or_wait(run, kind, err);
+    if (kind == 1) {
+        int found = find_stop(run, &stop);
+        rc = act(run, found, &stop, err);
+    } else {
+        rc = go_back_or_wait(run, kind, err);
+    }
     rt_force_done(run);
     return rc == RETRACE_DONE ? RETRACE_OK : rc;
 }

@@ -238,23 +238,26 @@ static void take_answer(retrace_run *run) {
     run->asked = 0;
 }
 
+/* An answer has been paid for, also when the run is cancelled. */
+static void close_question(retrace_run *run) {
+    if (run->query.answered)
+        take_answer(run);
+    else
+        forget_question(run);
+}
+
 /* One move: ends with an event, a question, or something done. */
 static int move(retrace_run *run, retrace_error *err) {
+    int asked = run->asked;
+    if (asked) close_question(run);
+    /* Cancelled, what waits is decided without an answer if need be. */
+    if (run->waits && (asked || run->cancelled)) return rt_resume(run, err);
     if (run->cancelled) {
-        if (run->asked && run->query.answered)
-            take_answer(run); /* it has been paid for */
-        else if (run->asked)
-            forget_question(run);
-        if (run->waits) return rt_resume(run, err); /* decided without the answer */
         /* What cannot be erased is kept even if it was held; an unfinished text of resample exact
          * is of no law. */
         if (!rt_exact(run)) run->o.hold = RETRACE_HOLD_MINIMAL;
         int rc = rt_settle(run, err);
         return rc ? rc : rt_give_up(run, RETRACE_FINISH_CANCELLED, "cancelled", err);
-    }
-    if (run->asked) {
-        take_answer(run);
-        if (run->waits) return rt_resume(run, err);
     }
     if (run->waits) return ask_about(run, run->asked_at, err);
     if (run->n == 0 && run->o.max_tokens == 0) return rt_judge(run, err);

@@ -161,4 +161,21 @@ UNUSED_OK static int horizon(void) {
     return type->horizon(now.self, &v, &now.marks[now.n]);
 }
 
+/* ==== Memory ==== */
+
+/* Gives memory `allowed` times, and counts the bytes that live. */
+UNUSED_OK static long allowed, live;
+
+UNUSED_OK static void *counting(void *ud, void *ptr, size_t old_size, size_t new_size) {
+    (void)ud;
+    if (new_size == 0) {
+        live -= (long)old_size;
+        free(ptr);
+        return NULL;
+    }
+    void *p = allowed-- > 0 ? realloc(ptr, new_size) : NULL;
+    if (p) live += (long)new_size - (long)old_size;
+    return p;
+}
+
 #endif

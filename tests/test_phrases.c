@@ -485,20 +485,6 @@ static void too_many_phrases(void **state) {
 
 /* ==== Memory ==== */
 
-static long allowed, live;
-
-static void *counting(void *ud, void *ptr, size_t old_size, size_t new_size) {
-    (void)ud;
-    if (new_size == 0) {
-        live -= (long)old_size;
-        free(ptr);
-        return NULL;
-    }
-    void *p = allowed-- > 0 ? realloc(ptr, new_size) : NULL;
-    if (p) live += (long)new_size - (long)old_size;
-    return p;
-}
-
 /* Every allocation fails once: an error, nothing lost; and a run allocates nothing. */
 static void out_of_memory(void **state) {
     (void)state;

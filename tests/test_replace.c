@@ -176,20 +176,6 @@ static void wrong_settings(void **state) {
 
 /* ==== Memory ==== */
 
-static long allowed, live;
-
-static void *counting(void *ud, void *ptr, size_t old_size, size_t new_size) {
-    (void)ud;
-    if (new_size == 0) {
-        live -= (long)old_size;
-        free(ptr);
-        return NULL;
-    }
-    void *p = allowed-- > 0 ? realloc(ptr, new_size) : NULL;
-    if (p) live += (long)new_size - (long)old_size;
-    return p;
-}
-
 /* One judgement of "the cat", whose match is complete. */
 static int judged(retrace_proposal *p) {
     void *mark = &now.marks[now.n];

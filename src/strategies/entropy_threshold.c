@@ -18,14 +18,9 @@ static int init(void *memory, retrace_error *err) {
 
 /* 0: not known. */
 static int entropy_of(const entropy *self, const retrace_view *v, double *h) {
-    if (self->common.sampled) {
-        retrace_sampled s;
-        if (!retrace_view_sampled(v, &s)) return 0;
-        *h = s.entropy;
-        return 1;
-    }
-    if (!v->drawn) return 0;
-    *h = retrace_dist_entropy(v->drawn);
+    retrace_sampled s;
+    if (!rt_operator_known(&self->common, v, &s)) return 0;
+    *h = self->common.sampled ? s.entropy : retrace_dist_entropy(v->drawn);
     return 1;
 }
 

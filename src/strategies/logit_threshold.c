@@ -17,14 +17,10 @@ static int init(void *memory, retrace_error *err) {
 
 /* 0: not known. */
 static int logit_of(const threshold *self, const retrace_view *v, double *x) {
-    if (self->common.sampled) {
-        retrace_sampled s;
-        if (!retrace_view_sampled(v, &s)) return 0;
-        *x = s.logit;
-        return 1;
-    }
-    if (!v->drawn) return 0;
-    *x = (double)retrace_dist_logits(v->drawn)[v->tokens[v->n - 1]];
+    retrace_sampled s;
+    if (!rt_operator_known(&self->common, v, &s)) return 0;
+    *x =
+        self->common.sampled ? s.logit : (double)retrace_dist_logits(v->drawn)[v->tokens[v->n - 1]];
     return 1;
 }
 

@@ -13,6 +13,11 @@ int rt_operator_refuse_prompt(const rt_operator *o, const char *name, retrace_er
                         "%s: prompt: the probabilities of the prompt's tokens are not known", name);
 }
 
+int rt_operator_check_fraction(double x, const char *setting, retrace_error *err) {
+    if (x > 0 && x < 1) return RETRACE_OK;
+    return retrace_fail(err, RETRACE_EUSAGE, "%s must lie between 0 and 1, both excluded", setting);
+}
+
 int rt_operator_new_token(const retrace_view *v) {
     return v->n > 0 && (v->ending == RETRACE_GOING || v->ending == RETRACE_ENDING_END);
 }
@@ -31,15 +36,15 @@ int rt_operator_place_due(const rt_operator *o, const retrace_view *v) {
     return v->n > 1 && v->n >= o->backtrack_count && rt_operator_due(o, v);
 }
 
+int rt_operator_known(const rt_operator *o, const retrace_view *v, retrace_sampled *s) {
+    *s = (retrace_sampled){0};
+    return o->sampled ? retrace_view_sampled(v, s) : v->drawn != NULL;
+}
+
 int rt_operator_probability(const rt_operator *o, const retrace_view *v, double *p) {
-    if (o->sampled) {
-        retrace_sampled s;
-        if (!retrace_view_sampled(v, &s)) return 0;
-        *p = s.p;
-        return 1;
-    }
-    if (!v->drawn) return 0;
-    *p = exp(retrace_dist_logp(v->drawn, v->tokens[v->n - 1]));
+    retrace_sampled s;
+    if (!rt_operator_known(o, v, &s)) return 0;
+    *p = o->sampled ? s.p : exp(retrace_dist_logp(v->drawn, v->tokens[v->n - 1]));
     return 1;
 }
 

@@ -46,6 +46,9 @@ typedef struct rt_operator {
 /* For init of an operator that judges probabilities: those of the prompt's tokens are not known. */
 int rt_operator_refuse_prompt(const rt_operator *o, const char *name, retrace_error *err);
 
+/* For init: EUSAGE unless 0 < x < 1. `setting` names it: "rule: setting". */
+int rt_operator_check_fraction(double x, const char *setting, retrace_error *err);
+
 /* 1 when this call judges a new token. The endings other than the end token's ask again about one
  * that has been judged. */
 int rt_operator_new_token(const retrace_view *v);
@@ -55,7 +58,10 @@ int rt_operator_due(const rt_operator *o, const retrace_view *v);
  * choice to change, backtrack_count tokens back. */
 int rt_operator_place_due(const rt_operator *o, const retrace_view *v);
 
-/* What the newest token was judged to be worth, by `on`; 0: not known, so not judged. */
+/* Is there, by `on`, a distribution that the newest token was drawn from? 0: it is not judged. *s
+ * is what is known of it with on=sampled; with on=model it is v->drawn. */
+int rt_operator_known(const rt_operator *o, const retrace_view *v, retrace_sampled *s);
+/* The newest token's probability in it; 0: not known. */
 int rt_operator_probability(const rt_operator *o, const retrace_view *v, double *p);
 
 /* Fills a soft proposal that erases `count` tokens, or all there are. `why` is formatted with

@@ -260,7 +260,7 @@ static int judge(const void *memory, const retrace_view *v, void *mark_, retrace
     verdict now = {.self = self, .v = v, .mark = mark_};
     read_on(&now);
     if (!now.found) return RETRACE_OK;
-    rt_reading_propose(v, &now.first, self->all[now.first.phrase], p);
+    rt_reading_propose(v, now.first.start, now.first.end, self->all[now.first.phrase], p);
     return RETRACE_DONE;
 }
 

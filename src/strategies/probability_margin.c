@@ -32,12 +32,10 @@ static int margin_in(retrace_dist *d, double *out, retrace_error *err) {
 /* Of what the newest token was drawn from. */
 static int margin_of(const margin *self, const retrace_view *v, double *out, retrace_error *err) {
     retrace_sampled s;
-    if (self->common.sampled) {
-        if (!retrace_view_sampled(v, &s) || s.n < 2) return 0;
-        *out = s.first - s.second;
-        return 1;
-    }
-    return v->drawn ? margin_in(v->drawn, out, err) : 0;
+    if (!rt_operator_known(&self->common, v, &s)) return 0;
+    if (!self->common.sampled) return margin_in(v->drawn, out, err);
+    *out = s.first - s.second;
+    return s.n > 1;
 }
 
 static int judge(const void *memory, const retrace_view *v, void *mark, retrace_proposal *p,

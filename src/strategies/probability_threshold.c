@@ -12,11 +12,9 @@ typedef struct threshold {
 
 static int init(void *memory, retrace_error *err) {
     const threshold *self = memory;
-    if (self->min_probability <= 0 || self->min_probability >= 1)
-        return retrace_fail(err, RETRACE_EUSAGE,
-                            "probability-threshold: min_probability must lie between 0 and 1, both "
-                            "excluded");
-    return rt_operator_refuse_prompt(&self->common, "probability-threshold", err);
+    int rc = rt_operator_check_fraction(self->min_probability,
+                                        "probability-threshold: min_probability", err);
+    return rc ? rc : rt_operator_refuse_prompt(&self->common, "probability-threshold", err);
 }
 
 static int judge(const void *memory, const retrace_view *v, void *mark, retrace_proposal *p,

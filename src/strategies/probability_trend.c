@@ -21,11 +21,9 @@ typedef struct mark {
 
 static int init(void *memory, retrace_error *err) {
     const trend *self = memory;
-    if (self->drop_threshold <= 0 || self->drop_threshold >= 1)
-        return retrace_fail(err, RETRACE_EUSAGE,
-                            "probability-trend: drop_threshold must lie between 0 and 1, both "
-                            "excluded");
-    return rt_operator_refuse_prompt(&self->common, "probability-trend", err);
+    int rc =
+        rt_operator_check_fraction(self->drop_threshold, "probability-trend: drop_threshold", err);
+    return rc ? rc : rt_operator_refuse_prompt(&self->common, "probability-trend", err);
 }
 
 /* The mean over the window that ends before the newest token; 0: too few are known. */

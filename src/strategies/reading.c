@@ -35,13 +35,13 @@ int rt_reading_horizon(const rt_lexicon *l, const retrace_view *v, const rt_matc
     return first == length ? v->n : rt_reading_token(v, first);
 }
 
-void rt_reading_propose(const retrace_view *v, const rt_hit *hit, retrace_text phrase,
+void rt_reading_propose(const retrace_view *v, ptrdiff_t begin, ptrdiff_t end, retrace_text name,
                         retrace_proposal *p) {
-    size_t n = rt_utf8_cut(phrase.s, phrase.n, sizeof p->why - 1);
-    memcpy(p->why, phrase.s, n);
+    size_t n = rt_utf8_cut(name.s, name.n, sizeof p->why - 1);
+    memcpy(p->why, name.s, n);
     p->why[n] = '\0';
-    p->to = rt_reading_token(v, hit->start);
-    p->end = (size_t)hit->end;
+    p->to = rt_reading_token(v, begin);
+    p->end = (size_t)end;
 }
 
 int rt_reading_check(const char *what, retrace_text phrase, retrace_error *err) {

@@ -1,5 +1,5 @@
-/* reading.h - what rules that look for phrases in the answer share: the answer as a text for the
- * matcher, and the way back from bytes to tokens. */
+/* reading.h - what rules that look for phrases or patterns in the answer share: the answer as a
+ * text for the matcher, and the way back from bytes to tokens. */
 #ifndef RT_READING_H
 #define RT_READING_H
 
@@ -17,8 +17,8 @@ void rt_reading_start(const rt_lexicon *l, const retrace_view *v, rt_match_state
 int rt_reading_horizon(const rt_lexicon *l, const retrace_view *v, const rt_match_state *st,
                        rt_start_fn *wanted, const void *ud);
 
-/* Proposes to go back to where the hit begins; people know it by the phrase. */
-void rt_reading_propose(const retrace_view *v, const rt_hit *hit, retrace_text phrase,
+/* Proposes to go back to where a hit begins; people know it by `name`, the phrase or pattern. */
+void rt_reading_propose(const retrace_view *v, ptrdiff_t begin, ptrdiff_t end, retrace_text name,
                         retrace_proposal *p);
 
 /* EUSAGE for a phrase that no lexicon takes; `what` begins the message. */

@@ -16,6 +16,7 @@
  * the prompt; any other sees it, with lookbehind and \b. $, \Z: the end of the answer, with or
  * without a final newline; \z: the very end. Newline is \n. A pattern that can match the empty text
  * is refused. What else is refused, and why, is in text/regex.h. */
+#include "reading.h"
 #include "strategies.h"
 #include "text/regex_window.h"
 #include "text/utf8.h"
@@ -140,19 +141,6 @@ static rt_regex_text text_of(const retrace_view *v) {
     return (rt_regex_text){v->before, v->text, retrace_view_length(v)};
 }
 
-/* The token that holds a byte of the answer; 0 for what stands before it. */
-static int token_at(const retrace_view *v, ptrdiff_t byte) {
-    int lo = 0, hi = v->n - 1;
-    while (lo < hi) {
-        int mid = lo + (hi - lo) / 2;
-        if (byte < 0 || v->ends[mid] > (size_t)byte)
-            hi = mid;
-        else
-            lo = mid + 1;
-    }
-    return lo;
-}
-
 static int start(const void *memory, const retrace_view *v, void *mark_, retrace_error *err) {
     const regex *self = memory;
     rt_regex_text t = {v->before, "", 0};
@@ -180,16 +168,6 @@ static int note(const regex *self, const retrace_view *v, int pattern, retrace_e
     return retrace_view_note(v, words, err);
 }
 
-static void propose(const regex *self, const retrace_view *v, const rt_regex_hit *hit,
-                    retrace_proposal *p) {
-    retrace_text pattern = self->all[hit->pattern];
-    size_t n = rt_utf8_cut(pattern.s, pattern.n, sizeof p->why - 1);
-    memcpy(p->why, pattern.s, n);
-    p->why[n] = '\0';
-    p->to = token_at(v, hit->start);
-    p->end = (size_t)hit->end;
-}
-
 static int judge(const void *memory, const retrace_view *v, void *mark_, retrace_proposal *p,
                  retrace_error *err) {
     const regex *self = memory;
@@ -204,7 +182,7 @@ static int judge(const void *memory, const retrace_view *v, void *mark_, retrace
     if (rc) return blame(self, news.bad, rc, err);
     if (news.outgrown >= 0) rc = note(self, v, news.outgrown, err);
     if (rc || !news.found) return rc;
-    propose(self, v, &news.first, p);
+    rt_reading_propose(v, news.first.start, news.first.end, self->all[news.first.pattern], p);
     return RETRACE_DONE;
 }
 
@@ -213,7 +191,7 @@ static int horizon(const void *memory, const retrace_view *v, const void *mark_)
     if (v->n == 0) return 0;
     rt_regex_text t = text_of(v);
     ptrdiff_t first = rt_regexes_hold(((const mark *)mark_)->live, &t);
-    return first == (ptrdiff_t)t.n ? v->n : token_at(v, first);
+    return first == (ptrdiff_t)t.n ? v->n : rt_reading_token(v, first);
 }
 
 static int certain(const void *memory) {

@@ -159,7 +159,7 @@ static int judge(const void *memory, const retrace_view *v, void *mark_, retrace
     if (v->n == 0) return RETRACE_OK;
     read_on(self, &at, mark_);
     if (!at.found) return RETRACE_OK;
-    rt_reading_propose(v, &at.first, self->find, p);
+    rt_reading_propose(v, at.first.start, at.first.end, self->find, p);
     int rc = force(&at, p, err);
     return rc ? rc : RETRACE_DONE;
 }
