@@ -158,16 +158,23 @@ typedef struct retrace_model_info {
     int vocab;        /* number of tokens */
     int n_ctx;        /* tokens that fit, prompt included */
     int64_t n_params; /* 0 when unknown */
-    int64_t size_bytes; /* 0 when unknown */
-    int chat_template;  /* 1 when the model carries a chat template */
-    int add_bos;        /* 1 when a prompt begins with BOS */
-    retrace_token bos;  /* -1: none */
+    int64_t size_bytes;  /* 0 when unknown */
+    int chat_template;   /* 1 when the model carries a chat template */
+    int add_bos;         /* 1 when a prompt begins with BOS */
+    retrace_token bos;   /* -1: none */
+    retrace_token start; /* what stands before a document: BOS where prompts begin with it, else the
+                            token that ends documents; -1: none is needed, or known */
+    const char *weights; /* "file": as the file has them; "f32": expanded for batched work */
+    uint64_t hash;       /* of what the model is: its file's header and samples of its data */
+    uint64_t vocab_hash; /* of every token's bytes and flags */
 } retrace_model_info;
 RETRACE_API void retrace_model_facts(const retrace_model *m, retrace_model_info *out);
 
 enum {
-    RETRACE_TOKENIZE_BOS = 1,    /* begin with BOS as the model wants it, never twice */
-    RETRACE_TOKENIZE_SPECIAL = 2 /* text that spells a control token becomes that token */
+    RETRACE_TOKENIZE_BOS = 1,     /* begin with BOS as the model wants it, never twice */
+    RETRACE_TOKENIZE_SPECIAL = 2, /* text that spells a control token becomes that token */
+    RETRACE_TOKENIZE_INSIDE = 4 /* the text goes on from another one: vocabularies that put a space
+                                   before a text do not */
 };
 
 /* Text to tokens. *out is the caller's, freed with retrace_free. EUSAGE when the text is not valid
@@ -199,6 +206,8 @@ RETRACE_API int retrace_chat(const retrace_model *m, const retrace_message *mess
 /* Releases memory that this library handed out with "freed with retrace_free". Accepts NULL. */
 RETRACE_API void retrace_free(void *p);
 
+enum { RETRACE_PASSING = -1 };
+
 /* One question to a model. The caller always hands over the whole sequence; what a back end can
  * reuse of an earlier one is its own business and never changes the answer. `next`, when not NULL,
  * receives `vocab` logits after the last token. `logp`, when not NULL, receives log-probabilities
@@ -213,7 +222,10 @@ typedef struct retrace_query {
     int from;
     double *logp;
     float *next;
-    int slot;      /* a hint: questions with the same slot have similar sequences */
+    int slot;      /* a hint: questions with the same slot have similar sequences. RETRACE_PASSING:
+                      nothing of it is worth keeping. Passing questions of one call that begin alike
+                      share that beginning and are decoded together, whatever the plan; so the last
+                      digits of an answer may depend on what is asked beside it */
     int answered;  /* set by retrace_model_eval */
     int evaluated; /* set by it too: token rows fed to the model for this question */
 } retrace_query;
@@ -481,4 +493,8 @@ RETRACE_API int retrace_run_rule_stats(const retrace_run *run, int i, retrace_ru
 #ifdef __cplusplus
 }
 #endif
+
+/* Bigram chains and backward sampling. */
+#include "retrace_backward.h"
+
 #endif

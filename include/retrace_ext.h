@@ -287,6 +287,33 @@ typedef struct retrace_token_info {
     int flags;
 } retrace_token_info;
 
+/* Models whose logits are W h, a hidden state times an output matrix, can be tabulated by these
+ * factors instead of by vocab x vocab numbers. All arrays are float, row by row. */
+typedef struct retrace_factors {
+    /* The length of h. EMODEL says why the logits of this model are no such product (a soft cap, a
+     * scale, a bias). */
+    int (*dim)(retrace_model *m, int *dim, retrace_error *err);
+    /* The state after [anchor, tokens[i]] for each of n tokens, at most `states_batch` of them, n x
+     * dim. tokens NULL: after the anchor alone (n_anchor > 0, n 1). logits, when not NULL: the
+     * model's own, n x vocab. The same call gives the same bits. */
+    int (*states)(retrace_model *m, const retrace_token *anchor, int n_anchor,
+                  const retrace_token *tokens, int n, float *states, float *logits,
+                  retrace_error *err);
+    int states_batch;
+    /* W, vocab x dim. */
+    int (*output)(retrace_model *m, float *w, retrace_error *err);
+    /* x = the logits of n states, n x vocab: states times the transpose of w, on the model's
+     * threads. w must stay where it is between calls (a back end may keep a copy where it works).
+     */
+    int (*multiply)(retrace_model *m, const float *w, const float *states, int n, float *x,
+                    retrace_error *err);
+    /* Calls fn for the parts 0 .. n - 1, several at once, on the model's threads, and returns when
+     * all are done: what is to be made of many rows need not be made by one thread. fn must not ask
+     * the model. */
+    int (*together)(retrace_model *m, int n, void (*fn)(void *ud, int part), void *ud,
+                    retrace_error *err);
+} retrace_factors;
+
 typedef struct retrace_backend_type retrace_backend_type;
 
 /* What every model has; a back end's own struct begins with it. Filled by open; the strings and the
@@ -320,6 +347,7 @@ struct retrace_backend_type {
     /* As retrace_model_eval, on queries already checked (ids in range, n <= n_ctx, from in 0..n).
      * Sets `evaluated`; the library sets `answered` and checks for NaN. */
     int (*eval)(retrace_model *m, retrace_query *q, int n, retrace_error *err);
+    const retrace_factors *factors; /* (optional) */
 };
 
 #ifdef __cplusplus

@@ -90,6 +90,17 @@ static int take_settings(const retrace_backend_type *type, const retrace_setting
     return rc;
 }
 
+/* Of what a tokenizer is made of; two models with the same one may share a bigram chain. */
+static uint64_t hash_vocab(const retrace_model *m) {
+    uint64_t h = 0;
+    for (int i = 0; i < m->facts.vocab; i++) {
+        char flags = (char)m->vocab[i].flags;
+        h = rt_digest(h, m->vocab[i].bytes, (size_t)m->vocab[i].n);
+        h = rt_digest(h, &flags, 1);
+    }
+    return h;
+}
+
 int retrace_model_open(retrace_model **out, const char *uri, const retrace_setting *settings,
                        int n_settings, retrace_error *err) {
     rt_clear(err);
@@ -106,6 +117,7 @@ int retrace_model_open(retrace_model **out, const char *uri, const retrace_setti
     retrace_free(own);
     if (rc) return rc;
     m->type = type;
+    m->facts.vocab_hash = hash_vocab(m);
     m->keep = rt_keep_new(m->facts.vocab, (size_t)c.keep_mib << 20);
     m->pieces = rt_vocab_new(m);
     if (!m->keep || !m->pieces) {

@@ -65,21 +65,6 @@ int retrace_options_set(retrace_options *o, retrace_setting s, retrace_error *er
     return rt_setting_put(o, row, s.value, "", err);
 }
 
-/* A field's value as a number; choices count from 0. */
-static double value(const retrace_options *o, const retrace_setting_info *row) {
-    const char *field = (const char *)o + row->offset;
-    if (row->type == RETRACE_REAL) return *(const double *)(const void *)field;
-    if (row->type == RETRACE_INT) return (double)*(const int64_t *)(const void *)field;
-    return *(const int *)(const void *)field;
-}
-
-static double most(const retrace_setting_info *row) {
-    if (row->type != RETRACE_CHOICE) return row->type == RETRACE_BOOL ? 1 : row->max;
-    int n = 0;
-    for (const char *c = row->choices; *c; c++) n += *c == '|';
-    return n;
-}
-
 static int check_bias(const retrace_options *o, int vocab, retrace_error *err) {
     for (int i = 0; i < o->n_bias; i++) {
         if (o->bias[i].id < 0 || o->bias[i].id >= vocab)
@@ -105,12 +90,7 @@ static int check_stops(const retrace_options *o, retrace_error *err) {
 }
 
 int rt_options_check(const retrace_options *o, int vocab, retrace_error *err) {
-    for (const retrace_setting_info *row = infos; row->name; row++) {
-        double x = value(o, row);
-        if (!(x >= row->min && x <= most(row)))
-            return retrace_fail(err, RETRACE_EUSAGE, "%s: %g is not within %g to %g", row->name, x,
-                                row->min, most(row));
-    }
-    int rc = check_bias(o, vocab, err);
+    int rc = rt_settings_check(o, infos, err);
+    if (rc == RETRACE_OK) rc = check_bias(o, vocab, err);
     return rc ? rc : check_stops(o, err);
 }

@@ -251,3 +251,31 @@ int retrace_rule_parse(retrace_rule_spec **out, const char *text, retrace_error 
     *out = spec;
     return RETRACE_OK;
 }
+
+/* ==== Checks of fields that a program has filled ==== */
+
+/* A field's value as a number; choices count from 0. */
+static double value(const void *self, const retrace_setting_info *row) {
+    const char *field = (const char *)self + row->offset;
+    if (row->type == RETRACE_REAL) return *(const double *)(const void *)field;
+    if (row->type == RETRACE_INT) return (double)*(const int64_t *)(const void *)field;
+    return *(const int *)(const void *)field;
+}
+
+static double most(const retrace_setting_info *row) {
+    if (row->type != RETRACE_CHOICE) return row->type == RETRACE_BOOL ? 1 : row->max;
+    int n = 0;
+    for (const char *c = row->choices; *c; c++) n += *c == '|';
+    return n;
+}
+
+int rt_settings_check(const void *self, const retrace_setting_info *table, retrace_error *err) {
+    for (const retrace_setting_info *row = table; row->name; row++) {
+        if (row->type > RETRACE_CHOICE) continue;
+        double x = value(self, row);
+        if (!(x >= row->min && x <= most(row)))
+            return retrace_fail(err, RETRACE_EUSAGE, "%s: %g is not within %g to %g", row->name, x,
+                                row->min, most(row));
+    }
+    return RETRACE_OK;
+}

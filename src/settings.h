@@ -12,5 +12,7 @@ int rt_setting_put(void *self, const retrace_setting_info *row, retrace_text v, 
                    retrace_error *err);
 /* Presets only. */
 int rt_settings_preset(void *self, const retrace_setting_info *table, retrace_error *err);
+/* EUSAGE names a number or choice of self that is out of its row's range. */
+int rt_settings_check(const void *self, const retrace_setting_info *table, retrace_error *err);
 
 #endif
