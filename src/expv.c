@@ -6,16 +6,10 @@
  * results have the same bits with any instruction set. On x86-64 the loops are compiled a second
  * time for AVX2 and the loader picks. */
 #include "expv.h"
+#include "twice.h"
 
 #include <math.h>
 #include <string.h>
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
-    !defined(__SANITIZE_ADDRESS__)
-#define TWICE __attribute__((target_clones("arch=x86-64-v3", "default")))
-#else
-#define TWICE
-#endif
 
 enum { LANES = 8 };
 
