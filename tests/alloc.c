@@ -266,7 +266,64 @@ static int constrains(retrace_error *err) {
     return rc;
 }
 
+/* A chain's law, rows and columns. */
+static int makes_a_chain(retrace_error *err) {
+    retrace_model *m = NULL;
+    retrace_bigram *b = NULL;
+    retrace_token anchor[] = {0, 5};
+    double logp[8];
+    int rc = open_it(&m, err);
+    if (rc == RETRACE_OK) rc = retrace_bigram_of(&b, m, (retrace_anchor){anchor, 2}, err);
+    if (rc == RETRACE_OK) rc = retrace_bigram_row(b, 3, logp, err);
+    if (rc == RETRACE_OK) rc = retrace_bigram_column(b, 3, logp, err);
+    retrace_bigram_close(b);
+    retrace_model_close(m);
+    return rc;
+}
+
 /* ==== The sweep ==== */
+
+/* Three texts by one mode, in two steps each. */
+static int looks_back(int mode, double threshold, double top_p, retrace_error *err) {
+    retrace_model *m = NULL;
+    retrace_bigram *chain = NULL;
+    retrace_backward *b = NULL;
+    retrace_token suffix[] = {1, 3, 4};
+    retrace_backward_options o;
+    retrace_backward_default(&o);
+    o.mode = mode;
+    o.threshold = threshold;
+    o.top_p = top_p;
+    o.budget = mode == RETRACE_EXHAUSTIVE ? 0 : 3;
+    o.num_samples = 3;
+    o.max_tokens = 2;
+    o.batch_size = 2;
+    o.seed = 3;
+    int rc = open_it(&m, err);
+    if (rc == RETRACE_OK) rc = retrace_bigram_of(&chain, m, (retrace_anchor){NULL, -1}, err);
+    if (rc == RETRACE_OK) rc = retrace_backward_new(&b, m, chain, &o, suffix, 3, err);
+    if (rc == RETRACE_OK) rc = retrace_backward_finish(b, NULL, NULL, err);
+    retrace_backward_free(b);
+    retrace_bigram_close(chain);
+    retrace_model_close(m);
+    return rc;
+}
+
+static int looks_back_by_sample(retrace_error *err) {
+    return looks_back(RETRACE_PRIORITY, 0.9, 0.8, err);
+}
+
+static int looks_back_by_race(retrace_error *err) {
+    return looks_back(RETRACE_EXACT, 0, 1, err);
+}
+
+static int looks_back_at_all(retrace_error *err) {
+    return looks_back(RETRACE_EXHAUSTIVE, 0, 1, err);
+}
+
+static int looks_back_as_before(retrace_error *err) {
+    return looks_back(RETRACE_COMPAT, 0.5, 1, err);
+}
 
 static void one_fault(scenario *f, long k, int for_ever) {
     retrace_error err = {0};
@@ -327,6 +384,19 @@ static void rules_survive(void **unused) {
 static void reading_survives(void **unused) {
     (void)unused;
     sweep(reads_text);
+}
+
+static void chains_survive(void **unused) {
+    (void)unused;
+    sweep(makes_a_chain);
+}
+
+static void looking_back_survives(void **unused) {
+    (void)unused;
+    sweep(looks_back_by_sample);
+    sweep(looks_back_by_race);
+    sweep(looks_back_at_all);
+    sweep(looks_back_as_before);
 }
 
 static void writing_survives(void **unused) {
@@ -413,6 +483,8 @@ int main(void) {
         cmocka_unit_test(constraints_survive),
         cmocka_unit_test(reading_survives),
         cmocka_unit_test(writing_survives),
+        cmocka_unit_test(chains_survive),
+        cmocka_unit_test(looking_back_survives),
         cmocka_unit_test(a_model_is_usable_after_a_failed_run),
         cmocka_unit_test(the_json_reader_may_fail),
     };
