@@ -1,10 +1,12 @@
 """Writes small model files with random weights, for tests:  python tiny_gguf.py FOLDER
 
-Three layers, a vocabulary of some 330 tokens, F32 throughout, the same bytes on every run:
+Three layers, a vocabulary of some 330 tokens, F32 unless said, the same bytes on every run:
 
     dense.gguf      llama: everything can be cut; SentencePiece with bytes, BOS, a chat template
     swa.gguf        gemma3: every other layer looks back 16 tokens; SentencePiece without space prefix
+    softcap.gguf    the same, with logits that are bounded by a soft cap
     recurrent.gguf  mamba: a running state that cannot be cut; byte-level BPE, no BOS, no template
+    quant.gguf      dense with matrices of 8 and 16 bits
     hybrid.gguf     lfm2: running state, attention, running state; a template nobody knows
 
 and files that must be refused: novocab.gguf (weights only), vocabonly.gguf (no weights),
@@ -88,10 +90,15 @@ def bpe(w, controls):
 class Weights:
     def __init__(self, w, seed):
         self.w, self.rng = w, np.random.default_rng(seed)
+        self.types = []  # of the matrices, in turn; empty: F32
 
     def matrix(self, name, rows, cols, scale=1.5):
         x = self.rng.standard_normal((rows, cols)) * scale / np.sqrt(cols)
-        self.w.add_tensor(name, x.astype(np.float32))
+        if self.types:
+            self.types.append(kind := self.types.pop(0))
+            self.w.add_tensor(name, gguf.quantize(x.astype(np.float32), kind), raw_dtype=kind)
+        else:
+            self.w.add_tensor(name, x.astype(np.float32))
 
     def around(self, name, value, *shape, spread=0.1):
         x = value + spread * self.rng.standard_normal(shape)
@@ -140,7 +147,7 @@ def finish(w):
 # ---- Models ----
 
 
-def llama_like(folder, name, arch, vocabulary):
+def llama_like(folder, name, arch, vocabulary, types=()):
     w = start(folder, name, arch)
     w.add_head_count_kv(KV_HEADS)
     w.add_rope_dimension_count(HEAD)
@@ -149,6 +156,7 @@ def llama_like(folder, name, arch, vocabulary):
         n = sentencepiece(w, "<s>", ["<|im_start|>", "<|im_end|>"], True)
         w.add_chat_template(CHATML)
     x = Weights(w, 1)
+    x.types = list(types)
     x.ends(n)
     for i in range(LAYERS):
         x.around(f"blk.{i}.attn_norm.weight", 1, EMBD)
@@ -157,8 +165,10 @@ def llama_like(folder, name, arch, vocabulary):
     finish(w)
 
 
-def sliding(folder):
-    w = start(folder, "swa.gguf", "gemma3")
+def sliding(folder, name, softcap=None):
+    w = start(folder, name, "gemma3")
+    if softcap:
+        w.add_final_logit_softcapping(softcap)
     w.add_head_count_kv(KV_HEADS)
     w.add_key_length(HEAD)
     w.add_value_length(HEAD)
@@ -260,7 +270,10 @@ def main():
     llama_like(folder, "dense.gguf", "llama", True)
     llama_like(folder, "novocab.gguf", "llama", False)
     llama_like(folder, "diffusion.gguf", "llada", True)
-    sliding(folder)
+    kinds = gguf.GGMLQuantizationType
+    llama_like(folder, "quant.gguf", "llama", True, [kinds.Q8_0, kinds.F16, kinds.BF16])
+    sliding(folder, "swa.gguf")
+    sliding(folder, "softcap.gguf", 5.0)
     recurrent(folder)
     hybrid(folder)
     encoder(folder)

@@ -10,14 +10,17 @@
  * put back and the tokens behind it are fed again, or all of them. After any failure everything is
  * forgotten. */
 #include "base.h"
-#include "expv.h"
 #include "llama_cores.h"
+#include "llama_expand.h"
+#include "llama_factors.h"
 #include "llama_gguf.h"
+#include "llama_passing.h"
+#include "llama_question.h"
 #include "llama_shim.h"
 #include "llama_text.h"
 #include "models.h"
 
-#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -28,7 +31,7 @@ enum {
 
 typedef struct settings {
     int64_t ctx_size, threads, batch_size, n_gpu_layers, parallel, snapshots;
-    int swa_full, deterministic;
+    int swa_full, deterministic, weights;
     retrace_text device;
 } settings;
 
@@ -49,6 +52,9 @@ static const retrace_setting_info table[] = {
      "keep all tokens of sliding-window layers: exact rewinds of any length, for memory"},
     {"deterministic", RETRACE_BOOL, offsetof(settings, deterministic), "true", 0, 0, NULL,
      "decode each question by itself in fixed batches, so that its answer never depends on others"},
+    {"weights", RETRACE_CHOICE, offsetof(settings, weights), "file", 0, 0, "file|f32",
+     "file: as the file has them; f32: expanded, for memory, which makes batches of many rows "
+     "fast"},
     {"snapshots", RETRACE_INT, offsetof(settings, snapshots), "256", 0, 1 << 20, NULL,
      "MiB for copies of the state of recurrent and sliding-window models, for rewinds"},
     {0},
@@ -89,11 +95,15 @@ typedef struct job {
 typedef struct model {
     struct retrace_model base;
     rt_llama *l;
+    rt_passing *passing; /* NULL before the first passing question */
+    rt_work *work;       /* NULL before it is needed; so the next */
+    rt_factorer *factorer;
     slot *slots;
     retrace_token_info *vocab;
     char *pieces;
-    char *name;
+    char *name, *path;
     int n_slots;
+    int n_threads;
     int n_batch, n_logits; /* most rows in a batch, and most of them with logits */
     int stretch;           /* tokens of a prompt fed at once: batch_size */
     int deterministic;
@@ -238,13 +248,10 @@ static int reusable(const model *m, const job *j) {
 }
 
 static void begin(model *m, job *j) {
-    retrace_query *q = j->q;
-    int scored = q->logp && q->from < q->n;
-    j->until = q->next ? q->n : scored ? q->n - 1 : 0;
-    j->first = q->next ? q->n - 1 : j->until;
-    if (scored) j->first = least(j->first, most(q->from - 1, 0));
-    if (scored && q->from == 0) q->logp[0] = NAN;
-    j->prompt = least(most(q->n_prompt, 0), j->until);
+    rt_need need = rt_question_begin(j->q);
+    j->until = need.until;
+    j->first = need.first;
+    j->prompt = least(most(j->q->n_prompt, 0), j->until);
     j->s->user = j;
     if (j->until > 0) rewind_slot(m, j->s, j->seq, reusable(m, j));
     j->pos = j->end = j->until > 0 ? j->s->n : 0;
@@ -271,30 +278,13 @@ static void add_stretch(model *m, job *j, batch *b) {
     j->end = end;
 }
 
-/* Log-probability of the next token from one row of logits. */
-static int score(const model *m, const float *logits, retrace_token id, double *out) {
-    int n = m->base.facts.vocab;
-    if (rt_any_bad(logits, n)) return 0;
-    double max = (double)rt_max(logits, n);
-    *out = (double)logits[id] - (max + log(rt_exp_sum(logits, n, max, 1, NULL)));
-    return 1;
-}
-
 static int read_rows(model *m, job *j, retrace_error *err) {
-    retrace_query *q = j->q;
-    for (int i = most(j->first, j->pos); i < j->end; i++) {
+    int rc = RETRACE_OK;
+    for (int i = most(j->first, j->pos); i < j->end && rc == RETRACE_OK; i++) {
         const float *logits = rt_llama_row(m->l, j->row + i - j->pos);
-        if (!logits) return retrace_fail(err, RETRACE_EMODEL, "the model gave no logits");
-        int t = i + 1;
-        if (q->logp && t >= q->from && t < q->n &&
-            !score(m, logits, q->tokens[t], &q->logp[t - q->from])) {
-            return retrace_fail(err, RETRACE_EMODEL, "the model gave no probability for token %d",
-                                t);
-        }
-        if (q->next && t == q->n)
-            memcpy(q->next, logits, (size_t)m->base.facts.vocab * sizeof(float));
+        rc = rt_question_row(j->q, i, logits, m->base.facts.vocab, err);
     }
-    return RETRACE_OK;
+    return rc;
 }
 
 /* Records what the slot holds now. */
@@ -346,23 +336,42 @@ static int run_round(model *m, job *jobs, int n, int *n_left, retrace_error *err
     return rc;
 }
 
-static int eval(retrace_model *base, retrace_query *q, int n, retrace_error *err) {
-    model *m = (model *)base;
-    if (n == 0) return RETRACE_OK;
+/* Answers the questions that are not passing, in their slots. */
+static int eval_slots(model *m, retrace_query *q, int n, retrace_error *err) {
+    int k = 0;
     job *jobs = retrace_calloc((size_t)n, sizeof *jobs);
     if (!jobs) return rt_nomem(err);
     for (int i = 0; i < n; i++) {
+        if (q[i].slot == RETRACE_PASSING) continue;
         int seq = (q[i].slot % m->n_slots + m->n_slots) % m->n_slots;
-        jobs[i] = (job){.q = &q[i], .s = &m->slots[seq], .seq = seq};
+        jobs[k++] = (job){.q = &q[i], .s = &m->slots[seq], .seq = seq};
         q[i].evaluated = 0;
     }
-    int rc = RETRACE_OK, together = m->deterministic ? 1 : n;
-    for (int i = 0; i < n && rc == RETRACE_OK; i += together) {
+    int rc = RETRACE_OK, together = m->deterministic ? 1 : k;
+    for (int i = 0; i < k && rc == RETRACE_OK; i += together) {
         int left = 1;
         while (left > 0 && rc == RETRACE_OK) rc = run_round(m, jobs + i, together, &left, err);
     }
     if (rc < 0) forget_all(m);
     retrace_free(jobs);
+    return rc;
+}
+
+static int want_work(model *m, retrace_error *err) {
+    return m->work ? RETRACE_OK : rt_work_new(&m->work, m->n_threads, err);
+}
+
+static int eval(retrace_model *base, retrace_query *q, int n, retrace_error *err) {
+    model *m = (model *)base;
+    int n_passing = 0, rc = RETRACE_OK;
+    for (int i = 0; i < n; i++) n_passing += q[i].slot == RETRACE_PASSING;
+    if (n_passing < n) rc = eval_slots(m, q, n, err);
+    if (n_passing > 0 && rc == RETRACE_OK) rc = want_work(m, err);
+    if (n_passing > 0 && rc == RETRACE_OK && !m->passing) {
+        m->passing = rt_passing_new(m->l, m->work, m->n_threads);
+        if (!m->passing) rc = rt_nomem(err);
+    }
+    if (n_passing > 0 && rc == RETRACE_OK) rc = rt_passing_eval(m->passing, q, n, err);
     return rc;
 }
 
@@ -378,6 +387,74 @@ static int chat(const retrace_model *base, const retrace_message *messages, int 
     return rt_llama_chat(base, ((const model *)base)->l, messages, n_messages, out, n, err);
 }
 
+/* ==== Factors ==== */
+
+static int want_factorer(model *m, retrace_error *err) {
+    int rc = m->factorer ? RETRACE_OK : want_work(m, err);
+    if (rc == RETRACE_OK && !m->factorer) {
+        m->factorer = rt_factorer_new(m->path, m->l, m->work, m->n_threads);
+        if (!m->factorer) rc = rt_nomem(err);
+    }
+    return rc;
+}
+
+static int factor_dim(retrace_model *base, int *dim, retrace_error *err) {
+    model *m = (model *)base;
+    int rc = want_factorer(m, err);
+    return rc == RETRACE_OK ? rt_factorer_dim(m->factorer, dim, err) : rc;
+}
+
+static int factor_states(retrace_model *base, const retrace_token *anchor, int n_anchor,
+                         const retrace_token *tokens, int n, float *states, float *logits,
+                         retrace_error *err) {
+    model *m = (model *)base;
+    int rc = want_factorer(m, err);
+    if (rc < 0) return rc;
+    return rt_factorer_states(m->factorer, anchor, n_anchor, tokens, n, states, logits, err);
+}
+
+static int factor_output(retrace_model *base, float *w, retrace_error *err) {
+    model *m = (model *)base;
+    int rc = want_factorer(m, err);
+    return rc == RETRACE_OK ? rt_factorer_output(m->factorer, w, err) : rc;
+}
+
+static int factor_multiply(retrace_model *base, const float *w, const float *states, int n,
+                           float *x, retrace_error *err) {
+    model *m = (model *)base;
+    int rc = want_factorer(m, err);
+    return rc == RETRACE_OK ? rt_factorer_multiply(m->factorer, w, states, n, x, err) : rc;
+}
+
+/* A function without the number of its thread. */
+typedef struct simple {
+    void (*fn)(void *ud, int part);
+    void *ud;
+} simple;
+
+static void call_simple(void *ud, int part, int thread) {
+    const simple *s = ud;
+    (void)thread;
+    s->fn(s->ud, part);
+}
+
+static int factor_together(retrace_model *base, int n, void (*fn)(void *ud, int part), void *ud,
+                           retrace_error *err) {
+    model *m = (model *)base;
+    simple s = {fn, ud};
+    int rc = want_work(m, err);
+    return rc == RETRACE_OK ? rt_work_run(m->work, n, call_simple, &s, err) : rc;
+}
+
+static const retrace_factors factors = {
+    .dim = factor_dim,
+    .states = factor_states,
+    .states_batch = RT_STATES_BATCH,
+    .output = factor_output,
+    .multiply = factor_multiply,
+    .together = factor_together,
+};
+
 /* ==== Opening ==== */
 
 static void close_model(retrace_model *base) {
@@ -389,11 +466,15 @@ static void close_model(retrace_model *base) {
         retrace_free(m->slots[i].tokens);
         retrace_free(m->slots[i].ends);
     }
+    rt_passing_free(m->passing);
+    rt_factorer_free(m->factorer);
+    rt_work_free(m->work);
     rt_llama_close(m->l);
     retrace_free(m->slots);
     retrace_free(m->vocab);
     retrace_free(m->pieces);
     retrace_free(m->name);
+    retrace_free(m->path);
     retrace_free(m);
 }
 
@@ -449,7 +530,21 @@ static int window_forgets(const rt_llama_facts *f, const settings *s) {
     return f->window > 0 && !s->swa_full && kept < f->n_ctx;
 }
 
-static int fill(model *m, const char *path, const settings *s, retrace_error *err) {
+/* What stands before a document. A file tuned for chat may name the end of a turn as its end token,
+ * so the name that separates documents in training comes first. */
+static retrace_token find_start(const model *m, const rt_llama_facts *f) {
+    static const char name[] = "<|endoftext|>";
+    if (f->add_bos) return f->bos;
+    for (int id = 0; id < f->vocab; id++) {
+        const retrace_token_info *v = &m->vocab[id];
+        int special = v->flags & (RETRACE_TOKEN_CONTROL | RETRACE_TOKEN_END);
+        if (special && v->n == sizeof name - 1 && memcmp(v->bytes, name, sizeof name - 1) == 0)
+            return id;
+    }
+    return f->eos >= 0 ? f->eos : f->bos;
+}
+
+static int fill(model *m, const char *path, uint64_t hash, const settings *s, retrace_error *err) {
     rt_llama_facts f;
     rt_llama_facts_of(m->l, &f);
     int cannot_cut = f.recurrent || window_forgets(&f, s);
@@ -472,18 +567,26 @@ static int fill(model *m, const char *path, const settings *s, retrace_error *er
         .chat_template = rt_llama_template(m->l) != NULL,
         .add_bos = f.add_bos,
         .bos = f.bos,
+        .weights = s->weights ? "f32" : "file",
+        .hash = hash,
     };
     int rc = find_name(m, path, err);
     m->base.facts.name = m->name;
     if (rc == RETRACE_OK) rc = load_vocab(m, f.vocab, err);
+    if (rc == RETRACE_OK) m->base.facts.start = find_start(m, &f);
     return rc == RETRACE_OK ? make_slots(m, f.n_ctx, err) : rc;
 }
 
 static int open_file(model *m, const char *path, const settings *s, retrace_error *err) {
     char *device = rt_copy(s->device.s, s->device.n);
-    if (!device) return rt_nomem(err);
+    m->path = rt_copy(path, strlen(path));
+    if (!device || !m->path) {
+        retrace_free(device);
+        return rt_nomem(err);
+    }
     m->n_slots = (int)s->parallel;
     m->deterministic = s->deterministic;
+    m->n_threads = s->threads ? (int)s->threads : rt_cores();
     rt_llama_params p = {
         .path = path,
         .device = device,
@@ -491,13 +594,16 @@ static int open_file(model *m, const char *path, const settings *s, retrace_erro
         .n_ctx = (int)s->ctx_size,
         .n_batch = most((int)s->batch_size, m->n_slots),
         .n_seq = m->n_slots,
-        .n_threads = s->threads ? (int)s->threads : rt_cores(),
+        .n_threads = m->n_threads,
         .swa_full = s->swa_full,
     };
-    int rc = rt_gguf_check(path, err);
+    uint64_t hash = 0;
+    int rc = rt_gguf_check(path, &hash, err);
+    if (rc == RETRACE_OK && s->weights) rc = rt_expand(&p.file, path, err);
     if (rc == RETRACE_OK) rc = rt_llama_open(&m->l, &p, CTX_CAP, err);
+    if (p.file) fclose(p.file);
     retrace_free(device);
-    return rc == RETRACE_OK ? fill(m, path, s, err) : rc;
+    return rc == RETRACE_OK ? fill(m, path, hash, s, err) : rc;
 }
 
 static int open_model(retrace_model **out, const char *where, const void *own, retrace_error *err) {
@@ -524,4 +630,5 @@ const retrace_backend_type rt_backend_llama = {
     .tokenize = tokenize,
     .chat = chat,
     .eval = eval,
+    .factors = &factors,
 };

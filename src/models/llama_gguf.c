@@ -12,6 +12,7 @@
 #define _FILE_OFFSET_BITS 64
 #include "llama_gguf.h"
 
+#include "base.h"
 #include "llama_shim.h"
 
 #include <errno.h>
@@ -21,7 +22,13 @@
 #include <sys/stat.h>
 
 enum { U32 = 4, F32 = 6, STRING = 8, ARRAY = 9 }; /* types of values */
+enum { SAMPLES = 4, SAMPLE = 256 };               /* of a tensor's data, bytes of one */
 enum { BLOCK = 1 << 16, MAX_NAME = 63, MAX_DIMS = 4, MAX_KEY = 65535, MAX_LAYERS = 512 };
+
+/* Where a tensor's data lies, from the beginning of all data. */
+typedef struct span {
+    uint64_t at, bytes;
+} span;
 
 typedef struct reader {
     FILE *f;
@@ -36,6 +43,9 @@ typedef struct reader {
     uint64_t parts;                    /* files the model is split into */
     uint64_t n_layers, n_draft_layers; /* UINT64_MAX and 0: not said */
     uint64_t window, window_every;
+    uint64_t data; /* where the tensors' data begins */
+    span *spans;
+    int n_spans, cap_spans;
     unsigned char buf[BLOCK];
 } reader;
 
@@ -288,14 +298,51 @@ static int read_tensors(reader *r, uint64_t n) {
         int rc = read_tensor(r, &offset, &bytes);
         if (rc < 0) return rc;
         if (offset > UINT64_MAX / 4) return broken(r, "a tensor's offset too large");
+        if (rt_grow(&r->spans, &r->cap_spans, r->n_spans + 1, sizeof *r->spans) < 0)
+            return rt_nomem(r->err);
+        r->spans[r->n_spans++] = (span){offset, bytes};
         if (offset + bytes > end) end = offset + bytes;
     }
     uint64_t data = (r->at + r->alignment - 1) / r->alignment * r->alignment;
     if (end > UINT64_MAX / 2) return broken(r, "tensors too large");
+    r->data = data < r->size ? data : r->size;
     if (data + end <= r->size) return RETRACE_OK;
     return retrace_fail(r->err, RETRACE_EMODEL,
                         "'%s' is truncated: tensor data ends at byte %llu, the file has %llu",
                         r->path, (unsigned long long)(data + end), (unsigned long long)r->size);
+}
+
+/* ==== The hash ==== */
+
+static int hash_bytes(reader *r, uint64_t at, uint64_t n, uint64_t *h) {
+    char block[4096];
+    int ok = fseeko(r->f, (off_t)at, SEEK_SET) == 0;
+    while (ok && n > 0) {
+        size_t part = n < sizeof block ? (size_t)n : sizeof block;
+        ok = fread(block, 1, part, r->f) == part;
+        if (ok) *h = rt_digest(*h, block, part);
+        n -= part;
+    }
+    if (ok) return RETRACE_OK;
+    return retrace_fail(r->err, RETRACE_EIO, "cannot read '%s': %s", r->path,
+                        ferror(r->f) ? strerror(errno) : "it became shorter");
+}
+
+/* The header whole; of each tensor its beginning, its end and two places
+ * between. */
+static int hash_file(reader *r, uint64_t *hash) {
+    uint64_t h = rt_digest(r->size, "", 0);
+    int rc = hash_bytes(r, 0, r->data, &h);
+    for (int i = 0; i < r->n_spans && rc == RETRACE_OK; i++) {
+        uint64_t n = r->spans[i].bytes < SAMPLE ? r->spans[i].bytes : SAMPLE;
+        for (uint64_t k = 0; k < SAMPLES && rc == RETRACE_OK; k++) {
+            uint64_t last = r->spans[i].bytes - n;
+            uint64_t at = k == SAMPLES - 1 ? last : last / (SAMPLES - 1) * k;
+            rc = hash_bytes(r, r->data + r->spans[i].at + at, n, &h);
+        }
+    }
+    *hash = h;
+    return rc;
 }
 
 /* ==== The file ==== */
@@ -339,7 +386,7 @@ static int check(reader *r) {
     return RETRACE_OK;
 }
 
-int rt_gguf_check(const char *path, retrace_error *err) {
+int rt_gguf_check(const char *path, uint64_t *hash, retrace_error *err) {
     struct stat st;
     reader *r = retrace_calloc(1, sizeof *r);
     if (!r) return retrace_fail(err, RETRACE_ENOMEM, "out of memory");
@@ -358,8 +405,10 @@ int rt_gguf_check(const char *path, retrace_error *err) {
     } else {
         r->size = (uint64_t)st.st_size;
         rc = check(r);
+        if (rc == RETRACE_OK && hash) rc = hash_file(r, hash);
         fclose(r->f);
     }
+    retrace_free(r->spans);
     retrace_free(r);
     return rc;
 }

@@ -31,6 +31,7 @@ struct rt_llama {
     llama_memory_t mem;
     llama_batch batch;
     int n_batch, n_logits, n_wanted, n_seq, n_ctx, n_vocab;
+    bool shared;  /* the model is another's */
     bool decoded; /* the rows of the last batch can be read */
 };
 
@@ -158,7 +159,8 @@ static int load_model(rt_llama *l, const rt_llama_params *p, retrace_error *err)
     llama_model_params mp = llama_model_default_params();
     mp.n_gpu_layers = p->n_gpu_layers;
     if (!devices.empty()) mp.devices = devices.data();
-    l->model = llama_model_load_from_file(p->path, mp);
+    l->model = p->file ? llama_model_load_from_file_ptr(p->file, mp)
+                       : llama_model_load_from_file(p->path, mp);
     if (!l->model) {
         return retrace_fail(err, RETRACE_EMODEL, "cannot load '%s': %s", p->path,
                             said("bad model"));
@@ -195,31 +197,50 @@ static int logits_rows(const rt_llama *l, const rt_llama_params *p) {
     return rows > (size_t)p->n_seq ? (int)rows : p->n_seq;
 }
 
+static std::string name_of(const rt_llama_params *p) {
+    return p->path ? "'" + std::string(p->path) + "'" : "room for short questions";
+}
+
 static int make_context(rt_llama *l, const rt_llama_params *p, int n_ctx, retrace_error *err) {
     if ((int64_t)padded(n_ctx) * p->n_seq > MAX_CELLS) {
         return retrace_fail(err, RETRACE_EUSAGE, "ctx_size %d times parallel %d is too large",
                             n_ctx, p->n_seq);
     }
     llama_context_params cp = llama_context_default_params();
-    cp.n_ctx = padded(n_ctx) * (uint32_t)p->n_seq;
+    cp.n_ctx = p->one_cache ? padded(n_ctx) : padded(n_ctx) * (uint32_t)p->n_seq;
     cp.n_batch = cp.n_ubatch = (uint32_t)p->n_batch;
     cp.n_seq_max = (uint32_t)p->n_seq;
     cp.n_outputs_max = (uint32_t)l->n_logits;
     cp.n_threads = cp.n_threads_batch = p->n_threads;
     cp.swa_full = p->swa_full != 0;
-    cp.kv_unified = false;
+    cp.kv_unified = p->one_cache != 0;
+    cp.embeddings = p->embeddings != 0;
+    if (p->embeddings) cp.pooling_type = LLAMA_POOLING_TYPE_NONE;
     cp.no_perf = true;
     l->ctx = llama_init_from_model(l->model, cp);
     if (!l->ctx) {
         const char *line = said("no context");
         int code = std::strstr(line, "alloc") ? RETRACE_ENOMEM : RETRACE_EMODEL;
-        return retrace_fail(err, code, "cannot set up '%s': %s", p->path, line);
+        return retrace_fail(err, code, "cannot set up %s: %s", name_of(p).c_str(), line);
     }
     l->mem = llama_get_memory(l->ctx);
     if (!l->mem || !llama_get_causal_attn(l->ctx)) {
         return retrace_fail(err, RETRACE_EMODEL,
                             "'%s' is an embedding model, which cannot continue a text", p->path);
     }
+    return RETRACE_OK;
+}
+
+/* A context and a batch of its size. */
+static int make_memory(rt_llama *l, const rt_llama_params *p, int n_ctx, retrace_error *err) {
+    l->n_ctx = n_ctx;
+    l->n_seq = p->n_seq;
+    l->n_vocab = llama_vocab_n_tokens(l->vocab);
+    l->n_logits = logits_rows(l, p);
+    int rc = make_context(l, p, n_ctx, err);
+    if (rc < 0) return rc;
+    l->n_batch = (int)llama_n_batch(l->ctx);
+    l->batch = llama_batch_init(l->n_batch, 0, 1);
     return RETRACE_OK;
 }
 
@@ -230,15 +251,7 @@ static int open_all(rt_llama *l, const rt_llama_params *p, int n_ctx_cap, retrac
     int n_ctx = p->n_ctx;
     if (n_ctx == 0) n_ctx = llama_model_n_ctx_train(l->model);
     if (p->n_ctx == 0 && (n_ctx <= 0 || n_ctx > n_ctx_cap)) n_ctx = n_ctx_cap;
-    l->n_ctx = n_ctx;
-    l->n_seq = p->n_seq;
-    l->n_vocab = llama_vocab_n_tokens(l->vocab);
-    l->n_logits = logits_rows(l, p);
-    rc = make_context(l, p, n_ctx, err);
-    if (rc < 0) return rc;
-    l->n_batch = (int)llama_n_batch(l->ctx);
-    l->batch = llama_batch_init(l->n_batch, 0, 1);
-    return RETRACE_OK;
+    return make_memory(l, p, n_ctx, err);
 }
 
 int rt_llama_open(rt_llama **out, const rt_llama_params *p, int n_ctx_cap, retrace_error *err) {
@@ -256,32 +269,62 @@ int rt_llama_open(rt_llama **out, const rt_llama_params *p, int n_ctx_cap, retra
     return RETRACE_OK;
 }
 
+int rt_llama_share(rt_llama **out, const rt_llama *parent, const rt_llama_params *p,
+                   retrace_error *err) {
+    auto *l = (rt_llama *)retrace_calloc(1, sizeof(rt_llama));
+    if (!l) return retrace_fail(err, RETRACE_ENOMEM, "out of memory");
+    l->shared = true;
+    l->model = parent->model;
+    l->vocab = parent->vocab;
+    int rc = guarded(err, [&] {
+        first_error[0] = '\0';
+        return make_memory(l, p, p->n_ctx, err);
+    });
+    if (rc < 0) {
+        rt_llama_close(l);
+        return rc;
+    }
+    *out = l;
+    return RETRACE_OK;
+}
+
 void rt_llama_close(rt_llama *l) {
     if (!l) return;
     guarded(nullptr, [&] {
         if (l->batch.token) llama_batch_free(l->batch);
         if (l->ctx) llama_free(l->ctx);
-        if (l->model) llama_model_free(l->model);
+        if (l->model && !l->shared) llama_model_free(l->model);
         return RETRACE_OK;
     });
     retrace_free(l);
 }
 
+/* Keys and values in 16 bits, for all layers as for the first. */
+static int64_t cell_bytes(const llama_model *m) {
+    int heads = llama_model_n_head(m);
+    int64_t width = heads > 0 ? llama_model_n_embd(m) / heads : 0;
+    return 2 * 2 * width * llama_model_n_head_kv(m) * llama_model_n_layer(m);
+}
+
 void rt_llama_facts_of(const rt_llama *l, rt_llama_facts *out) {
     *out = rt_llama_facts();
-    out->bos = -1;
+    out->bos = out->eos = -1;
     guarded(nullptr, [&] {
         out->vocab = l->n_vocab;
         out->n_ctx = l->n_ctx;
+        out->n_embd = llama_model_n_embd_out(l->model);
         out->n_batch = l->n_batch;
         out->n_logits = l->n_logits;
         out->n_params = (int64_t)llama_model_n_params(l->model);
         out->size_bytes = (int64_t)llama_model_size(l->model);
         out->recurrent = llama_model_is_recurrent(l->model) || llama_model_is_hybrid(l->model);
+        out->cell_bytes = cell_bytes(l->model);
         out->window = llama_model_n_swa(l->model);
         /* Where a file names no BOS, libllama makes one up: some ordinary token. */
         llama_token bos = llama_vocab_bos(l->vocab);
         if (bos >= 0 && bos < l->n_vocab && llama_vocab_is_control(l->vocab, bos)) out->bos = bos;
+        llama_token eos = llama_vocab_eos(l->vocab);
+        if (eos >= 0 && eos < l->n_vocab && llama_vocab_is_control(l->vocab, eos)) out->eos = eos;
         out->add_bos = out->bos >= 0 && llama_vocab_get_add_bos(l->vocab);
         return RETRACE_OK;
     });
@@ -445,6 +488,23 @@ const float *rt_llama_row(rt_llama *l, int row) {
     return logits;
 }
 
+void rt_llama_set_embeddings(rt_llama *l, int on) {
+    guarded(nullptr, [&] {
+        llama_set_embeddings(l->ctx, on != 0);
+        return RETRACE_OK;
+    });
+}
+
+const float *rt_llama_state(rt_llama *l, int row) {
+    if (!l->decoded || row < 0 || row >= l->batch.n_tokens || !l->batch.logits[row]) return nullptr;
+    const float *state = nullptr;
+    guarded(nullptr, [&] {
+        state = llama_get_embeddings_ith(l->ctx, row);
+        return RETRACE_OK;
+    });
+    return state;
+}
+
 /* ==== Memory ==== */
 
 int rt_llama_cut(rt_llama *l, int seq, int pos) {
@@ -453,11 +513,28 @@ int rt_llama_cut(rt_llama *l, int seq, int pos) {
     return done == 1;
 }
 
+int rt_llama_copy(rt_llama *l, int from, int to) {
+    assert(from >= 0 && from < l->n_seq && to >= 0 && to < l->n_seq && from != to);
+    int rc = guarded(nullptr, [&] {
+        llama_memory_seq_rm(l->mem, to, 0, -1);
+        llama_memory_seq_cp(l->mem, from, to, -1, -1);
+        return RETRACE_OK;
+    });
+    return rc == RETRACE_OK;
+}
+
 void rt_llama_span(const rt_llama *l, int seq, int *first, int *last) {
     *first = *last = -1;
     guarded(nullptr, [&] {
         *first = llama_memory_seq_pos_min(l->mem, seq);
         *last = llama_memory_seq_pos_max(l->mem, seq);
+        return RETRACE_OK;
+    });
+}
+
+void rt_llama_empty(rt_llama *l) {
+    guarded(nullptr, [&] {
+        llama_memory_clear(l->mem, false);
         return RETRACE_OK;
     });
 }

@@ -12,6 +12,8 @@
 
 #include "retrace_ext.h"
 
+#include <stdio.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -20,30 +22,39 @@ typedef struct rt_llama rt_llama;
 
 typedef struct rt_llama_params {
     const char *path;
+    FILE *file;         /* the model to read in place of path's; NULL: path's */
     const char *device; /* "auto", "cpu", "cuda:N" or a device's name */
     int n_gpu_layers;   /* -1: all */
     int n_ctx;          /* per sequence */
     int n_batch;        /* most tokens in a batch */
     int n_seq;
     int n_threads;
-    int swa_full; /* 1: a sliding window's cache holds the whole context */
+    int one_cache;  /* 1: the sequences share n_ctx cells, so that copies take none */
+    int embeddings; /* 1: hidden states can be read */
+    int swa_full;   /* 1: a sliding window's cache holds the whole context */
 } rt_llama_params;
 
 typedef struct rt_llama_facts {
     int vocab;
-    int n_ctx; /* per sequence */
+    int n_embd; /* numbers in a hidden state */
+    int n_ctx;  /* per sequence */
     int n_batch;
     int n_logits; /* most rows of a batch whose logits can be asked for; at least n_seq */
     int64_t n_params;
     int64_t size_bytes;
     int add_bos;
-    retrace_token bos; /* -1: none */
-    int recurrent;     /* 1: some layers keep a running state instead of a cache */
+    retrace_token bos, eos; /* -1: none */
+    int recurrent;          /* 1: some layers keep a running state instead of a cache */
+    int64_t cell_bytes;     /* about what one token takes in the cache */
     int window; /* tokens a sliding window looks back and then forgets; 0: nothing is forgotten */
 } rt_llama_facts;
 
 /* Loads a file that rt_gguf_check has passed. n_ctx 0: the model's own, but at most `n_ctx_cap`. */
 int rt_llama_open(rt_llama **out, const rt_llama_params *params, int n_ctx_cap, retrace_error *err);
+/* Another memory for the model of `parent`, which must live longer: n_ctx, n_batch, n_seq,
+ * n_threads, one_cache and embeddings of params count. */
+int rt_llama_share(rt_llama **out, const rt_llama *parent, const rt_llama_params *params,
+                   retrace_error *err);
 void rt_llama_close(rt_llama *l);
 void rt_llama_facts_of(const rt_llama *l, rt_llama_facts *out);
 /* The value of a key of the file as text, ended with NUL, in buf; its full length, or -1. */
@@ -77,13 +88,22 @@ int rt_llama_decode(rt_llama *l, retrace_error *err);
 /* The logits after a row of the last batch that was wanted; NULL when there are none. */
 const float *rt_llama_row(rt_llama *l, int row);
 
+/* The hidden state after the last norm, of the same rows, where embeddings is set. Some models then
+ * have no logits. */
+void rt_llama_set_embeddings(rt_llama *l, int on);
+const float *rt_llama_state(rt_llama *l, int row);
+
 /* ==== Memory ==== */
 
 /* Removes positions from `pos` on: 1, or 0 when the model cannot and nothing is changed. pos 0
  * always works. */
 int rt_llama_cut(rt_llama *l, int seq, int pos);
+/* Makes a sequence hold what another one holds: 1, or 0 when the model cannot. */
+int rt_llama_copy(rt_llama *l, int from, int to);
 /* The first and last position held; -1, -1 when empty. */
 void rt_llama_span(const rt_llama *l, int seq, int *first, int *last);
+/* Forgets everything. */
+void rt_llama_empty(rt_llama *l);
 /* Forgets everything and wipes the buffers, so that nothing bad (NaN) is left behind. */
 void rt_llama_clear(rt_llama *l);
 /* The part of a sequence's state that cannot be cut: its size, a copy (1 on success), and back. */

@@ -58,18 +58,6 @@ static int hand_over(list *from, retrace_token **out, int *n, retrace_error *err
     return RETRACE_OK;
 }
 
-int rt_llama_tokens(const retrace_model *m, const rt_llama *l, retrace_text text, int flags,
-                    retrace_token **out, int *n, retrace_error *err) {
-    list ids = {0};
-    int rc = rt_llama_tokenize(l, text, flags & RETRACE_TOKENIZE_SPECIAL, &ids.v, &ids.n, err);
-    if (rc < 0) return rc;
-    ids.cap = ids.n;
-    if (flags & RETRACE_TOKENIZE_BOS) rc = settle_bos(m, &ids, err);
-    if (rc == RETRACE_OK) rc = hand_over(&ids, out, n, err);
-    if (rc < 0) retrace_free(ids.v);
-    return rc;
-}
-
 /* ==== Pieces ==== */
 
 static int is_control(const retrace_model *m, retrace_token id) {
@@ -126,6 +114,28 @@ static int add_piece(const retrace_model *m, const rt_llama *l, list *to, retrac
     rc = rt_llama_tokenize(l, text, special, &ids, &n, err);
     if (rc == RETRACE_OK) rc = add(to, ids, n, err);
     retrace_free(ids);
+    return rc;
+}
+
+/* ==== A text ==== */
+
+/* One that goes on from another text has no space put before it. */
+static int split(const retrace_model *m, const rt_llama *l, retrace_text text, int flags, list *to,
+                 retrace_error *err) {
+    int special = flags & RETRACE_TOKENIZE_SPECIAL, done = 0, rc = RETRACE_OK;
+    if ((flags & RETRACE_TOKENIZE_INSIDE) && text.n > 0 && puts_space(m, l))
+        rc = add_behind_guard(l, to, text, special, &done, err);
+    if (rc < 0 || done) return rc;
+    return add_piece(m, l, to, text, special, 0, err);
+}
+
+int rt_llama_tokens(const retrace_model *m, const rt_llama *l, retrace_text text, int flags,
+                    retrace_token **out, int *n, retrace_error *err) {
+    list ids = {0};
+    int rc = split(m, l, text, flags, &ids, err);
+    if (rc == RETRACE_OK && (flags & RETRACE_TOKENIZE_BOS)) rc = settle_bos(m, &ids, err);
+    if (rc == RETRACE_OK) rc = hand_over(&ids, out, n, err);
+    if (rc < 0) retrace_free(ids.v);
     return rc;
 }
 

@@ -6,7 +6,8 @@
  *
  * The row whose context is the longest suffix of the sequence answers; the logit of a token is ln p
  * as a float. Contexts lie in a tree that is walked from the newest token backwards. It counts
- * evaluated rows as a dense model with a cache would: per slot, what lies behind the common prefix.
+ * evaluated rows as a dense model with a cache would: per slot, what lies behind the common prefix;
+ * of passing questions, what lies behind the beginning that all of a call have in common.
  * docs/adding.md takes this file as the one to copy. */
 #define _POSIX_C_SOURCE 200809L
 #include "models.h"
@@ -296,7 +297,9 @@ static int read_facts(const reader *r, json_t *root) {
                                          .rewind = "exact",
                                          .n_ctx = (int)n,
                                          .chat_template = template != NULL,
-                                         .bos = -1};
+                                         .bos = -1,
+                                         .start = -1,
+                                         .weights = "file"};
     return RETRACE_OK;
 }
 
@@ -366,6 +369,7 @@ static int table_open(retrace_model **out, const char *where, const void *settin
     }
     t = retrace_calloc(1, sizeof *t);
     rc = t ? read_root(&(reader){t, where, err}, root) : rt_nomem(err);
+    if (rc == RETRACE_OK) t->base.facts.hash = rt_digest(0, file.s, file.n);
 out:
     json_decref(root);
     rt_buf_free(&file);
@@ -399,10 +403,38 @@ static int count_rows(table *t, const retrace_query *q, int *rows) {
     return RETRACE_OK;
 }
 
+/* How many tokens the passing questions of a call have in common at their beginning. */
+static int common_beginning(const retrace_query *q, int n) {
+    const retrace_query *first = NULL;
+    int same = 0;
+    for (int i = 0; i < n; i++) {
+        if (q[i].slot != RETRACE_PASSING) continue;
+        int limit = first ? same : q[i].n, k = 0;
+        if (!first) first = &q[i];
+        while (k < limit && k < q[i].n && q[i].tokens[k] == first->tokens[k]) k++;
+        same = k;
+    }
+    return same;
+}
+
+/* The first passing question pays for the common beginning, the others for what lies behind it. */
+static void count_passing(retrace_query *q, int n) {
+    int common = common_beginning(q, n), paid = 0;
+    for (int i = 0; i < n; i++) {
+        if (q[i].slot != RETRACE_PASSING) continue;
+        int same = common < q[i].n ? common : common - 1; /* the last token gives the answer */
+        if (q[i].logp && q[i].from > 0 && same > q[i].from - 1) same = q[i].from - 1;
+        q[i].evaluated = paid && same > 0 ? q[i].n - same : q[i].n;
+        paid = 1;
+    }
+}
+
 static int table_eval(retrace_model *m, retrace_query *q, int n, retrace_error *err) {
     table *t = (table *)m;
+    count_passing(q, n);
     for (int i = 0; i < n; i++) {
-        if (count_rows(t, &q[i], &q[i].evaluated)) return rt_nomem(err);
+        if (q[i].slot != RETRACE_PASSING && count_rows(t, &q[i], &q[i].evaluated))
+            return rt_nomem(err);
         for (int k = q[i].from; q[i].logp && k < q[i].n; k++) {
             int row = row_for(t, q[i].tokens, k);
             double logp = (double)t->logits[row][q[i].tokens[k]] - t->lse[row];
