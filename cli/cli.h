@@ -99,13 +99,18 @@ enum {
     CLI_SCORE = 16,
     CLI_REPLAY = 32,
     CLI_BENCH = 64,
-    CLI_PAIRS = 128
+    CLI_PAIRS = 128,
+    CLI_BIGRAM_BUILD = 256,
+    CLI_BIGRAM_INFO = 512,
+    CLI_BIGRAM_LOOK = 1024, /* row and column */
+    CLI_BACKWARD = 2048
 };
 
 typedef enum cli_part {
     CLI_PROGRAM, /* read by the program itself */
     CLI_RUN,     /* a row of retrace_options_infos */
-    CLI_ENGINE   /* a setting of a back end */
+    CLI_ENGINE,  /* a setting of a back end */
+    CLI_BACK     /* a row of retrace_backward_infos */
 } cli_part;
 
 typedef struct cli_option {
@@ -137,7 +142,7 @@ typedef struct cli_flags {
 } cli_flags;
 
 typedef struct cli_command {
-    const char *name;
+    const char *name; /* of one word or two */
     unsigned bit;
     const char *operand; /* "FILE", "[NAME]", "TRACE..." or NULL */
     const char *help;
@@ -169,7 +174,7 @@ void cli_help_markdown(const cli_command *c, const cli_flags *f);
 
 /* A whole file ("-": standard input) of at most max bytes into *out, which the caller frees. */
 int cli_read_file(const char *path, size_t max, cli_buf *out);
-/* The text of -p, -f or standard input, checked to be UTF-8. */
+/* The text of -p (--suffix), -f or standard input, checked to be UTF-8. */
 int cli_read_prompt(const cli_flags *f, cli_buf *out);
 /* A file for a setting of type FILE: read and checked to be UTF-8. */
 int cli_read_list(const char *path, cli_buf *out);
@@ -209,6 +214,8 @@ int cli_plan_rules(cli_plan *p, const char *where);
 /* Fills options, stops, bias and prompt from p->json. The rules must have been compiled. */
 int cli_plan_options(cli_plan *p, const char *where);
 void cli_plan_free(cli_plan *p);
+/* For --seed -1. */
+uint32_t cli_random_seed(void);
 
 /* The settings in a JSON object, spelt for the library; "name" is left out. */
 typedef struct cli_settings {
@@ -229,12 +236,16 @@ int cli_start_prompt(const json_t *start, const retrace_model *m, const char *wh
 
 /* ==== engine.c: the model that the flags ask for ==== */
 
+/* The model that setup installed, to be freed; NULL: none. */
+char *cli_model_installed(void);
 /* Its URI, to be freed. */
 int cli_model_uri(const cli_flags *f, char **uri);
 /* The back end of a URI: by its scheme, or by the ending of a plain file name. 0: nobody's. */
 int cli_model_backend(const char *uri, retrace_plugin_info *p);
 /* The engine's settings that were given and that a model of this URI has. */
 json_t *cli_model_settings(const cli_flags *f, const char *uri);
+/* Adds a setting that the command chooses, unless it was given or means nothing to this model. */
+void cli_model_prefer(json_t *settings, const char *uri, const char *name, const char *value);
 int cli_model_open(retrace_model **m, const char *uri, json_t *settings);
 /* All three, for commands that only need a model. */
 int cli_model_of(const cli_flags *f, retrace_model **m);
@@ -345,5 +356,10 @@ int cli_score(const cli_flags *f);
 int cli_replay(const cli_flags *f);
 int cli_bench(const cli_flags *f);
 int cli_pairs(const cli_flags *f);
+int cli_bigram_build(const cli_flags *f);
+int cli_bigram_info(const cli_flags *f);
+int cli_bigram_row(const cli_flags *f);
+int cli_bigram_column(const cli_flags *f);
+int cli_backward(const cli_flags *f);
 
 #endif

@@ -21,6 +21,13 @@ static char *installed_path(void) {
     return b.s;
 }
 
+char *cli_model_installed(void) {
+    char *path = installed_path();
+    if (access(path, R_OK) == 0) return path;
+    free(path);
+    return NULL;
+}
+
 int cli_model_uri(const cli_flags *f, char **uri) {
     const char *given = cli_value(f, "model");
     if (given) return *uri = cli_copy(given, strlen(given)), CLI_OK;
@@ -69,6 +76,12 @@ json_t *cli_model_settings(const cli_flags *f, const char *uri) {
             cli_say("retrace: warning: --%s means nothing to a %s model", o->flag, p.name);
     }
     return settings;
+}
+
+void cli_model_prefer(json_t *settings, const char *uri, const char *name, const char *value) {
+    retrace_plugin_info p;
+    if (!cli_model_backend(uri, &p) || !has(p.settings, name)) return;
+    if (!json_object_get(settings, name)) json_object_set_new(settings, name, json_string(value));
 }
 
 int cli_model_open(retrace_model **m, const char *uri, json_t *settings) {

@@ -1,255 +1,16 @@
-/* flags.c - one table of all flags: what the program reads itself, every row of the run's settings
- * and every setting of the back ends.
+/* flags.c - one table of all flags: what the program reads itself (rows.c), every row of the run's
+ * and of backward sampling's settings, and every setting of the back ends.
  *
  * A setting `top_k` is the flag --top-k and the environment variable RETRACE_TOP_K; short forms and
  * other spellings are llama-cli's. The same table checks values, writes the help and the page
  * docs/cli.md. What the command line says wins over the environment; an empty variable counts as
  * not set. */
-#include "cli.h"
+#include "rows.h"
 
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum {
-    WITH_MODEL = CLI_GENERATE | CLI_TOKENIZE | CLI_INFO | CLI_SCORE | CLI_REPLAY | CLI_BENCH,
-    WITH_TEXT = CLI_GENERATE | CLI_TOKENIZE | CLI_SCORE,
-    WITH_JSON = CLI_GENERATE | CLI_RULES | CLI_TOKENIZE | CLI_INFO | CLI_SCORE | CLI_BENCH,
-    EVERY = WITH_MODEL | CLI_RULES | CLI_PAIRS
-};
-
-static const char model_s[] = "Model", prompt_s[] = "Prompt", sampling_s[] = "Sampling",
-                  rules_s[] = "Rules", rewind_s[] = "Rewinding", output_s[] = "Output";
-
-/* ==== The program's own rows ==== */
-
-static const cli_option own_first[] = {
-    {.flag = "model",
-     .brief = "m",
-     .section = model_s,
-     .type = RETRACE_FILE,
-     .metavar = "FILE|URI",
-     .commands = WITH_MODEL,
-     .help = "FILE.gguf, llama:FILE or table:FILE; without it the model that setup installed"},
-    {.flag = "prompt",
-     .brief = "p",
-     .section = prompt_s,
-     .type = RETRACE_TEXT,
-     .metavar = "TEXT",
-     .commands = WITH_TEXT,
-     .help = "the text; without -p and -f it is read from standard input"},
-    {.flag = "file",
-     .brief = "f",
-     .section = prompt_s,
-     .type = RETRACE_FILE,
-     .metavar = "FILE",
-     .commands = WITH_TEXT,
-     .help = "the text from a file (-: standard input), less one last line break"},
-    {.flag = "no-special",
-     .section = prompt_s,
-     .type = RETRACE_BOOL,
-     .commands = WITH_TEXT,
-     .help = "text that spells a control token stays text"},
-    {.flag = "chat",
-     .section = prompt_s,
-     .type = RETRACE_BOOL,
-     .commands = CLI_GENERATE,
-     .help = "the text is a user's turn in the model's chat template"},
-    {.flag = "system",
-     .brief = "sys",
-     .other = "system-prompt",
-     .section = prompt_s,
-     .type = RETRACE_TEXT,
-     .metavar = "TEXT",
-     .commands = CLI_GENERATE,
-     .help = "with --chat: a system turn before it"},
-};
-
-/* Rows that stand behind those of the settings tables. */
-static const cli_option own_last[] = {
-    {.flag = "logit-bias",
-     .brief = "l",
-     .section = sampling_s,
-     .type = RETRACE_TEXTS,
-     .metavar = "ID=X",
-     .commands = CLI_GENERATE,
-     .help = "add X to the logit of token ID (-inf: never); may be repeated"},
-    {.flag = "stop",
-     .section = sampling_s,
-     .type = RETRACE_TEXTS,
-     .metavar = "TEXT",
-     .commands = CLI_GENERATE,
-     .help = "end the answer before TEXT; may be repeated"},
-    {.flag = "ban",
-     .section = rules_s,
-     .type = RETRACE_TEXTS,
-     .metavar = "TEXT",
-     .commands = CLI_GENERATE,
-     .help = "the answer never contains TEXT, whatever its case; may be repeated"},
-    {.flag = "ban-file",
-     .section = rules_s,
-     .type = RETRACE_TEXTS,
-     .metavar = "FILE",
-     .commands = CLI_GENERATE,
-     .help = "ban every line of FILE; # comments, \"quoted\" keeps spaces; may be repeated"},
-    {.flag = "ban-list",
-     .section = rules_s,
-     .type = RETRACE_TEXTS,
-     .metavar = "NAME=FILE",
-     .commands = CLI_GENERATE,
-     .help = "the list that --rule phrases:list=NAME means; may be repeated"},
-    {.flag = "ban-regex",
-     .section = rules_s,
-     .type = RETRACE_TEXTS,
-     .metavar = "RE",
-     .commands = CLI_GENERATE,
-     .help = "the answer never matches RE; may be repeated"},
-    {.flag = "rule",
-     .other = "operator",
-     .section = rules_s,
-     .type = RETRACE_TEXTS,
-     .metavar = "NAME[:key=value,...]",
-     .commands = CLI_GENERATE,
-     .help = "a rule with its settings ('retrace rules' lists them); may be repeated"},
-    {.flag = "grammar",
-     .section = rules_s,
-     .type = RETRACE_TEXT,
-     .metavar = "TEXT",
-     .commands = CLI_GENERATE,
-     .help = "the answer keeps to this GBNF grammar"},
-    {.flag = "grammar-file",
-     .section = rules_s,
-     .type = RETRACE_FILE,
-     .metavar = "FILE",
-     .commands = CLI_GENERATE,
-     .help = "the answer keeps to the GBNF grammar in FILE"},
-    {.flag = "json-schema",
-     .brief = "j",
-     .section = rules_s,
-     .type = RETRACE_TEXT,
-     .metavar = "TEXT",
-     .commands = CLI_GENERATE,
-     .help = "the answer is JSON that fits this schema"},
-    {.flag = "json-schema-file",
-     .brief = "jf",
-     .section = rules_s,
-     .type = RETRACE_FILE,
-     .metavar = "FILE",
-     .commands = CLI_GENERATE,
-     .help = "the answer is JSON that fits the schema in FILE"},
-    {.flag = "json-mode",
-     .section = rules_s,
-     .type = RETRACE_BOOL,
-     .commands = CLI_GENERATE,
-     .help = "the answer is a JSON object"},
-    {.flag = "driver",
-     .section = rewind_s,
-     .type = RETRACE_TEXT,
-     .metavar = "NAME[:key=value,...]",
-     .preset = "sample",
-     .commands = CLI_GENERATE,
-     .help = "what draws the tokens: sample, or guide, in which a person does"},
-    {.flag = "json",
-     .section = output_s,
-     .type = RETRACE_BOOL,
-     .commands = WITH_JSON,
-     .help = "one JSON object on standard output"},
-    {.flag = "trace",
-     .section = output_s,
-     .type = RETRACE_FILE,
-     .metavar = "FILE",
-     .commands = CLI_GENERATE,
-     .help = "write every operation to FILE as JSON lines"},
-    {.flag = "show-erased",
-     .section = output_s,
-     .type = RETRACE_BOOL,
-     .commands = CLI_GENERATE,
-     .help = "show what was taken back, struck out; terminals only"},
-    {.flag = "rule",
-     .section = output_s,
-     .type = RETRACE_TEXTS,
-     .metavar = "NAME",
-     .commands = CLI_PAIRS,
-     .help = "only what this rule took back; may be repeated"},
-    {.flag = "span",
-     .section = output_s,
-     .type = RETRACE_CHOICE,
-     .metavar = "same|full",
-     .choices = "same|full",
-     .preset = "same",
-     .commands = CLI_PAIRS,
-     .help = "cut chosen to the length of rejected, or take all of the answer"},
-    {.flag = "min-tokens",
-     .section = output_s,
-     .type = RETRACE_INT,
-     .min = 1,
-     .max = 1e9,
-     .metavar = "N",
-     .preset = "1",
-     .commands = CLI_PAIRS,
-     .help = "leave out pairs of which either side has fewer tokens"},
-    {.flag = "output",
-     .brief = "o",
-     .section = output_s,
-     .type = RETRACE_FILE,
-     .metavar = "FILE",
-     .commands = CLI_PAIRS,
-     .help = "write to FILE instead of standard output"},
-    {.flag = "tolerance",
-     .section = output_s,
-     .type = RETRACE_REAL,
-     .min = 0,
-     .max = 1e9,
-     .metavar = "X",
-     .preset = "0.001",
-     .commands = CLI_REPLAY,
-     .help = "how far a log-probability may lie from the recorded one"},
-    {.flag = "quick",
-     .section = output_s,
-     .type = RETRACE_BOOL,
-     .commands = CLI_BENCH,
-     .help = "fewer pairs: done within 45 seconds on two cores"},
-    {.flag = "verbose",
-     .brief = "v",
-     .section = output_s,
-     .type = RETRACE_BOOL,
-     .counted = 1,
-     .commands = EVERY,
-     .help = "tell each rewind and its reason; twice: every operation"},
-    {.flag = "quiet",
-     .brief = "q",
-     .section = output_s,
-     .type = RETRACE_BOOL,
-     .commands = EVERY,
-     .help = "errors only"},
-};
-
-/* Short forms, other spellings and headings of rows that settings tables make. */
-static const struct extra {
-    const char *setting, *brief, *other, *section;
-} extras[] = {
-    {"max_tokens", "n", "n-predict", sampling_s},
-    {"seed", "s", NULL, sampling_s},
-    {"logprobs", NULL, NULL, output_s},
-    {"hold", NULL, NULL, rewind_s},
-    {"on_stuck", NULL, NULL, rewind_s},
-    {"stuck_mass", NULL, NULL, rewind_s},
-    {"max_rewinds", NULL, NULL, rewind_s},
-    {"max_evaluated", NULL, NULL, rewind_s},
-    {"resample", NULL, NULL, rewind_s},
-    {"ctx_size", "c", NULL, model_s},
-    {"threads", "t", NULL, model_s},
-    {"batch_size", "b", NULL, model_s},
-    {"n_gpu_layers", "ngl", "gpu-layers", model_s},
-    {"device", "dev", NULL, model_s},
-};
-
-static const struct extra *extra_of(const char *setting) {
-    for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)
-        if (strcmp(extras[i].setting, setting) == 0) return &extras[i];
-    return NULL;
-}
 
 /* ==== Building the table ==== */
 
@@ -278,20 +39,22 @@ static void name_flag(char *to, size_t size, const char *setting) {
 }
 
 /* Two back ends may share a setting: the first row stays and takes the wider range. */
-static cli_option *shared_row(cli_flags *f, const char *setting) {
-    for (int i = 0; i < f->n; i++)
-        if (f->v[i].setting && strcmp(f->v[i].setting, setting) == 0) return &f->v[i];
+static cli_option *row_of(cli_flags *f, const char *setting, cli_part part) {
+    for (int i = 0; i < f->n; i++) {
+        cli_option *o = &f->v[i];
+        if (o->setting && o->part == part && strcmp(o->setting, setting) == 0) return o;
+    }
     return NULL;
 }
 
 static void add_setting(cli_flags *f, const retrace_setting_info *s, cli_part part) {
-    cli_option *have = shared_row(f, s->name);
+    cli_option *have = row_of(f, s->name, part);
     if (have) {
         have->min = fmin(have->min, s->min);
         have->max = fmax(have->max, s->max);
         return;
     }
-    const struct extra *x = extra_of(s->name);
+    const cli_extra *x = cli_extra_of(s->name, part);
     cli_option row = {.setting = s->name,
                       .part = part,
                       .metavar = metavar_of(s),
@@ -301,8 +64,8 @@ static void add_setting(cli_flags *f, const retrace_setting_info *s, cli_part pa
                       .type = s->type,
                       .min = s->min,
                       .max = s->max,
-                      .commands = part == CLI_RUN ? CLI_GENERATE : WITH_MODEL,
-                      .section = part == CLI_RUN ? sampling_s : model_s};
+                      .commands = cli_commands_of(part),
+                      .section = cli_section_of(part)};
     name_flag(row.flag, sizeof row.flag, s->name);
     if (x) {
         row.brief = x->brief;
@@ -331,22 +94,46 @@ static const char *rule_of(const char *flag) {
     return strncmp(flag, "json-", 5) == 0 ? "json" : NULL;
 }
 
-static void add_rows(cli_flags *f, const cli_option *rows, size_t n) {
-    for (size_t i = 0; i < n; i++) add(f, &rows[i]);
+static void add_rows(cli_flags *f, const cli_option *rows) {
+    for (; rows->section; rows++) add(f, rows);
 }
 
 static void add_settings(cli_flags *f, const retrace_setting_info *s, cli_part part) {
     for (; s && s->name; s++) add_setting(f, s, part);
 }
 
+/* Where both have a setting of a name, --batch-size say, `backward` means its own. Batched work is
+ * fastest with weights that are expanded, so the commands that do much of it choose by themselves.
+ */
+static void settle_backward(cli_flags *f) {
+    for (const retrace_setting_info *s = retrace_backward_infos(); s->name; s++) {
+        cli_option *o = row_of(f, s->name, CLI_ENGINE);
+        if (o) o->commands &= ~(unsigned)CLI_BACKWARD;
+    }
+    cli_option *weights = row_of(f, "weights", CLI_ENGINE);
+    if (!weights) return;
+    weights->commands &= ~(unsigned)CLI_WITH_CHAIN;
+    cli_option row = *weights;
+    row.preset = NULL;
+    row.commands = CLI_BIGRAM_BUILD;
+    row.help = "f32: expanded for batched work, the default for files up to 1 GiB; file: as they "
+               "are";
+    add(f, &row);
+    row.commands = CLI_BACKWARD;
+    row.help = "f32: expanded for batched work; file: as they are; default: as for the table";
+    add(f, &row);
+}
+
 void cli_flags_init(cli_flags *f, unsigned command) {
     retrace_plugin_info p;
     *f = (cli_flags){.command = command};
-    add_rows(f, own_first, sizeof own_first / sizeof *own_first);
+    add_rows(f, cli_rows_first);
     add_settings(f, retrace_options_infos(), CLI_RUN);
     for (int i = 0; retrace_backend_at(i, &p); i++) add_settings(f, p.settings, CLI_ENGINE);
     add_settings(f, retrace_model_infos(), CLI_ENGINE);
-    add_rows(f, own_last, sizeof own_last / sizeof *own_last);
+    add_settings(f, retrace_backward_infos(), CLI_BACK);
+    settle_backward(f);
+    add_rows(f, cli_rows_last);
     for (int i = 0; i < f->n; i++) {
         cli_option *o = &f->v[i];
         const char *rule = rule_of(o->flag);
@@ -514,7 +301,10 @@ static int take_flag(cli_flags *f, int argc, char **argv, int *i, const cli_comm
     cli_option *o = find(f, arg, n);
     if (!o) return unknown(f, c, arg, n);
     if (!(o->commands & f->command))
-        return cli_fail(CLI_USAGE, "%.*s is no flag of 'retrace %s'", (int)n, arg, c->name);
+        return cli_fail(CLI_USAGE, "%.*s is no flag of 'retrace %s'%s", (int)n, arg, c->name,
+                        f->command & CLI_BACKWARD && strcmp(o->flag, "prompt") == 0
+                            ? " (the suffix is given with --suffix)"
+                            : "");
     char spelled[96];
     if (arg[1] == '-')
         snprintf(spelled, sizeof spelled, "%.*s", (int)least(n, 90), arg);
@@ -532,7 +322,9 @@ static int take_flag(cli_flags *f, int argc, char **argv, int *i, const cli_comm
 static int take_operand(cli_flags *f, const char *arg, const cli_command *c) {
     if (!c->operand)
         return cli_fail(CLI_USAGE, "unexpected argument '%s'%s", arg,
-                        f->command & WITH_TEXT ? " (text is given with -p)" : "");
+                        f->command & CLI_WITH_TEXT  ? " (text is given with -p)"
+                        : f->command & CLI_BACKWARD ? " (the suffix is given with --suffix)"
+                                                    : "");
     if (f->operand && !strstr(c->operand, "..."))
         return cli_fail(CLI_USAGE, "unexpected argument '%s'", arg);
     f->operands = cli_realloc(f->operands, (size_t)(f->n_operands + 1) * sizeof *f->operands);

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const sections[] = {"Model", "Prompt",    "Sampling",
-                                       "Rules", "Rewinding", "Output"};
+static const char *const sections[] = {"Model",      "Table", "Prompt",    "Suffix", "Sampling",
+                                       "Candidates", "Rules", "Rewinding", "Output"};
+enum { WITH_FIGURES = CLI_BACKWARD | CLI_BIGRAM_BUILD | CLI_BIGRAM_INFO | CLI_BIGRAM_LOOK };
 enum { N_SECTIONS = sizeof sections / sizeof *sections, LEFT = 34, RIGHT = 46 };
 
 static int shown(const cli_option *o, const cli_flags *f, const char *section) {
@@ -97,6 +98,7 @@ void cli_help(const cli_command *c, const cli_flags *f, FILE *to) {
         }
     }
     fputs("\nEvery flag has an environment twin: --top-k is RETRACE_TOP_K. The flag wins.\n", to);
+    if (f->command & WITH_FIGURES) fputs("docs/backward.md says what the figures mean.\n", to);
 }
 
 /* ==== Markdown ==== */

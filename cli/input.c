@@ -54,35 +54,45 @@ static int take(const char *text, const char *file, cli_buf *out) {
     return code;
 }
 
+/* The flag that takes a text itself. */
+static const char *text_flag(const cli_flags *f) {
+    return f->command & CLI_BACKWARD ? "suffix" : "prompt";
+}
+
 /* -p or -f of the command line wins over either variable of the environment. */
 static int pick(const cli_flags *f, const char **text, const char **file) {
-    const cli_option *p = cli_option_of(f, "prompt"), *q = cli_option_of(f, "file");
+    const cli_option *p = cli_option_of(f, text_flag(f)), *q = cli_option_of(f, "file");
     int use_p = p->n > 0, use_q = q->n > 0;
     if (use_p && use_q && p->from_env != q->from_env) {
         use_p = !p->from_env;
         use_q = !q->from_env;
     }
-    if (use_p && use_q) return cli_fail(CLI_USAGE, "--prompt and --file exclude each other");
-    *text = use_p ? cli_value(f, "prompt") : NULL;
+    if (use_p && use_q) return cli_fail(CLI_USAGE, "--%s and --file exclude each other", p->flag);
+    *text = use_p ? cli_value(f, p->flag) : NULL;
     *file = use_q ? cli_value(f, "file") : NULL;
     return CLI_OK;
+}
+
+static int no_text(const cli_flags *f) {
+    return cli_fail(CLI_USAGE, "no text: give %s TEXT, -f FILE, or write it to standard input",
+                    f->command & CLI_BACKWARD ? "--suffix" : "-p");
 }
 
 int cli_read_prompt(const cli_flags *f, cli_buf *out) {
     const char *text = NULL, *file = NULL;
     int code = pick(f, &text, &file);
     if (code) return code;
-    if (!text && !file && isatty(STDIN_FILENO))
-        return cli_fail(CLI_USAGE, "no text: give -p TEXT, -f FILE, or write it to standard input");
+    if (!text && !file && isatty(STDIN_FILENO)) return no_text(f);
     code = take(text, file, out);
     if (code) return code;
+    if (!text && !file && out->n == 0 && f->command & CLI_BACKWARD) return no_text(f);
     size_t at = cli_utf8_check(cli_buf_text(out));
     if (at == out->n) return CLI_OK;
-    return cli_fail(CLI_USAGE, "%s%s: not valid UTF-8 at byte %zu",
-                    text   ? "--prompt"
+    return cli_fail(CLI_USAGE, "%s%s%s: not valid UTF-8 at byte %zu",
+                    text   ? "--"
                     : file ? "--file "
                            : "standard input",
-                    file ? file : "", at);
+                    text ? text_flag(f) : "", file ? file : "", at);
 }
 
 int cli_read_list(const char *path, cli_buf *out) {

@@ -18,6 +18,15 @@ static const cli_command commands[] = {
     {"score", CLI_SCORE, NULL, "Show how probable the model finds a text.", cli_score},
     {"replay", CLI_REPLAY, "FILE.jsonl", "Run a recorded trace again and compare.", cli_replay},
     {"pairs", CLI_PAIRS, "TRACE...", "Make training pairs of recorded traces.", cli_pairs},
+    {"backward", CLI_BACKWARD, NULL, "Write what comes before a given ending.", cli_backward},
+    {"bigram build", CLI_BIGRAM_BUILD, NULL, "Make the table of a model that backward needs.",
+     cli_bigram_build},
+    {"bigram info", CLI_BIGRAM_INFO, "FILE", "Show what a table is, and its likeliest tokens.",
+     cli_bigram_info},
+    {"bigram row", CLI_BIGRAM_LOOK, "FILE", "Show what follows a token, by a table.",
+     cli_bigram_row},
+    {"bigram column", CLI_BIGRAM_LOOK, "FILE", "Show what precedes a token, by a table.",
+     cli_bigram_column},
     {"bench", CLI_BENCH, NULL, "Measure retrace against a bare libllama loop.", cli_bench},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
@@ -78,18 +87,70 @@ static int fill_streams(void) {
 static void usage(FILE *to) {
     fputs("usage: retrace COMMAND [flags]\n\n", to);
     for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+        fprintf(to, "  %-14s %s\n", commands[i].name, commands[i].help);
     fputs("\nretrace COMMAND --help shows the flags of a command; --version the version.\n", to);
 }
 
-static const cli_command *find(const char *name) {
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+/* The command that the words name, and how many of them do so. */
+static const cli_command *find(int n, char **words, int *used) {
+    for (int i = 0; i < N_COMMANDS; i++) {
+        const char *name = commands[i].name;
+        size_t first = strcspn(name, " ");
+        if (strlen(words[0]) != first || memcmp(name, words[0], first) != 0) continue;
+        *used = name[first] ? 2 : 1;
+        if (!name[first] || (n > 1 && strcmp(name + first + 1, words[1]) == 0)) return &commands[i];
+    }
     return NULL;
 }
 
-static int unknown(const char *name) {
+static int belongs(const cli_command *c, const char *first) {
+    size_t n = strlen(first);
+    return strncmp(c->name, first, n) == 0 && c->name[n] == ' ';
+}
+
+/* The first word of several commands: *all becomes their second words. */
+static int family(const char *word, cli_buf *all) {
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (belongs(&commands[i], word))
+            cli_printf(all, "%s%s", all->n ? ", " : "", commands[i].name + strlen(word) + 1);
+    return all->n > 0;
+}
+
+static int help_family(const char *first) {
+    printf("usage: retrace %s COMMAND [flags]\n\n", first);
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (belongs(&commands[i], first))
+            printf("  %-14s %s\n", commands[i].name, commands[i].help);
+    printf("\nretrace %s COMMAND --help shows the flags of a command.\n", first);
+    return cli_flush();
+}
+
+static const char *nearest_second(const char *first, const char *second) {
     const char *names[N_COMMANDS];
+    int n = 0;
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (belongs(&commands[i], first)) names[n++] = commands[i].name + strlen(first) + 1;
+    return cli_nearest(second, names, n);
+}
+
+static int unknown_second(const char *first, const char *second, const char *all) {
+    if (!second) return cli_fail(CLI_USAGE, "%s: one of %s is missing", first, all);
+    if (strcmp(second, "--help") == 0 || strcmp(second, "-h") == 0) return help_family(first);
+    const char *near = nearest_second(first, second);
+    if (near)
+        return cli_fail(CLI_USAGE, "%s: '%s' is none of %s (did you mean '%s'?)", first, second,
+                        all, near);
+    return cli_fail(CLI_USAGE, "%s: '%s' is none of %s", first, second, all);
+}
+
+static int unknown(const char *name, const char *next) {
+    const char *names[N_COMMANDS];
+    cli_buf all = {0};
+    if (family(name, &all)) {
+        int code = unknown_second(name, next, all.s);
+        cli_buf_free(&all);
+        return code;
+    }
     for (int i = 0; i < N_COMMANDS; i++) names[i] = commands[i].name;
     const char *near = cli_nearest(name, names, N_COMMANDS);
     const char *what = name[0] == '-' ? "flag" : "command";
@@ -141,6 +202,7 @@ int main(int argc, char **argv) {
     if (strcmp(name, "--version") == 0)
         return printf("retrace %s\n", retrace_version()), cli_flush();
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return usage(stdout), cli_flush();
-    const cli_command *c = find(name);
-    return c ? run(c, argc - 2, argv + 2) : unknown(name);
+    int used = 1;
+    const cli_command *c = find(argc - 1, argv + 1, &used);
+    return c ? run(c, argc - 1 - used, argv + 1 + used) : unknown(name, argv[2]);
 }

@@ -308,7 +308,7 @@ static int put_driver(const cli_flags *f, json_t *settings) {
     return code;
 }
 
-static uint32_t random_seed(void) {
+uint32_t cli_random_seed(void) {
     uint32_t seed;
     if (getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed) return seed;
     return (uint32_t)time(NULL) * 2654435761u ^ (uint32_t)getpid();
@@ -324,7 +324,7 @@ static void put_row(const cli_option *o, json_t *settings) {
 static void move_seed(json_t *plan, json_t *settings) {
     json_t *seed = json_incref(json_object_get(settings, "seed"));
     json_object_del(settings, "seed");
-    if (json_integer_value(seed) == -1) json_integer_set(seed, random_seed());
+    if (json_integer_value(seed) == -1) json_integer_set(seed, cli_random_seed());
     json_object_set_new(plan, "seed", seed);
 }
 
