@@ -7,7 +7,7 @@ LLAMA ?= 1
 FUZZ_SECONDS ?= 60
 export LLAMA GGML FUZZ_SECONDS
 
-.PHONY: all demo check check-long bench bench-peers fuzz format clean help
+.PHONY: all demo check check-long bench bench-peers bench-backward fuzz format clean help
 
 all:
 	@scripts/setup --check build
@@ -38,6 +38,11 @@ bench-peers:
 	@scripts/build retrace benches
 	@bench/peers/run
 
+bench-backward:
+	@scripts/setup demo
+	@scripts/build retrace benches
+	@bench/backward_run
+
 fuzz:
 	@scripts/setup fuzz
 	@scripts/fuzz
@@ -56,6 +61,7 @@ help:
 	@echo 'make check-long   the same with the long tests'
 	@echo 'make bench        measure against a bare libllama loop'
 	@echo 'make bench-peers  measure against other programs'
+	@echo 'make bench-backward   measure backward sampling (hours: see bench/backward_run)'
 	@echo 'make fuzz         run each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS))'
 	@echo 'make format       lay out the C files by .clang-format'
 	@echo 'make clean        remove build/ (the cache folder stays)'
