@@ -279,7 +279,7 @@ static double time_products(bench *b, int dim, int n, float *states) {
 static void parts(bench *b, double share) {
     retrace_error err;
     const retrace_factors *f = b->model->type->factors;
-    int dim, vocab = b->facts.vocab, n = (int)(share * vocab);
+    int dim = 0, vocab = b->facts.vocab, n = (int)(share * vocab);
     if (!f || f->dim(b->model, &dim, &err)) die("a model without hidden states");
     int rows = f->states_batch > 256 ? f->states_batch : 256;
     float *states = need_memory((size_t)rows * (size_t)dim, sizeof *states);
