@@ -60,6 +60,10 @@ const char *cli_back_finish(const retrace_backward_sample *s);
 
 /* Reads the suffix and splits it. */
 int cli_back_suffix(cli_back *k);
+/* Tokens of a text that something precedes, as --no-special says; *ids is freed with retrace_free.
+ * A status of the library. */
+int cli_back_split(const cli_back *k, retrace_text t, retrace_token **ids, int *n,
+                   retrace_error *err);
 
 /* ==== backward_json.c ==== */
 

@@ -17,8 +17,8 @@ static int is_letter(retrace_text t) {
     return (c >= 0xc0 && c < 0x530 && c != 0xd7 && c != 0xf7) || (c >= 0x1e00 && c < 0x2000);
 }
 
-static int split(const cli_back *k, retrace_text t, retrace_token **ids, int *n,
-                 retrace_error *err) {
+int cli_back_split(const cli_back *k, retrace_text t, retrace_token **ids, int *n,
+                   retrace_error *err) {
     int flags = RETRACE_TOKENIZE_INSIDE;
     if (!cli_on(k->f, "no-special")) flags |= RETRACE_TOKENIZE_SPECIAL;
     return retrace_tokenize(k->model, t, flags, ids, n, err);
@@ -31,7 +31,7 @@ static int with_space(const cli_back *k, retrace_token *first) {
     int n = 0;
     cli_puts(&b, " ");
     cli_put(&b, k->suffix.s, k->suffix.n);
-    int rc = split(k, cli_buf_text(&b), &ids, &n, NULL);
+    int rc = cli_back_split(k, cli_buf_text(&b), &ids, &n, NULL);
     if (rc == RETRACE_OK && n) *first = ids[0];
     retrace_free(ids);
     cli_buf_free(&b);
@@ -79,7 +79,7 @@ static int refuse(const cli_back *k, const retrace_error *err) {
 
 int cli_back_suffix(cli_back *k) {
     retrace_error err;
-    if (split(k, cli_buf_text(&k->suffix), &k->ids, &k->n, &err)) return refuse(k, &err);
+    if (cli_back_split(k, cli_buf_text(&k->suffix), &k->ids, &k->n, &err)) return refuse(k, &err);
     if (k->n) note_space(k);
     return CLI_OK;
 }

@@ -10,6 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
+static const char *plural(int64_t n) {
+    return n == 1 ? "" : "s";
+}
+
 /* ==== Counting ==== */
 
 static int by_bytes(const void *a, const void *b) {
@@ -91,8 +95,8 @@ static void tell_weights(const cli_back *k, const cli_back_count *c) {
                 rest += w[i].share;
         }
         if (c->done > LISTED)
-            cli_printf(&b, ", %d other%s %.0f %%", c->done - LISTED,
-                       c->done - LISTED == 1 ? "" : "s", rest);
+            cli_printf(&b, ", %d other%s %.0f %%", c->done - LISTED, plural(c->done - LISTED),
+                       rest);
         cli_say("weights: %s", b.s);
     }
     cli_buf_free(&b);
@@ -138,21 +142,17 @@ static void warn(const cli_back *k) {
     if (doubtful.n)
         cli_say("retrace: warning: in %d of %d step%s a few candidates carry the estimate: its "
                 "error may be larger than stated (%s helps)",
-                doubtful.n, doubtful.steps, doubtful.steps == 1 ? "" : "s",
+                doubtful.n, doubtful.steps, plural(doubtful.steps),
                 asked > 0 && asked < 1 ? "a larger --threshold" : "a larger --budget");
     if (under.n)
         cli_say("retrace: warning: asked for %g %%, reached %g %% in %d of %d step%s; %s",
                 100 * asked, floor(1000 * under.least) / 10, under.n, under.steps,
-                under.steps == 1 ? "" : "s",
+                plural(under.steps),
                 k->options.budget ? "--budget is the most that is evaluated: a larger one helps"
                                   : "a higher --threshold, or --budget N, helps");
 }
 
 /* ==== The last line ==== */
-
-static const char *plural(int64_t n) {
-    return n == 1 ? "" : "s";
-}
 
 static void put_samples(cli_buf *b, const cli_back_count *c, double ess) {
     if (cli_interrupted())

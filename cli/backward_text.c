@@ -24,11 +24,10 @@ size_t cli_back_open(retrace_text t) {
 int cli_back_canonical(const cli_back *k, const retrace_backward_sample *s) {
     cli_buf whole = {0};
     retrace_token *ids = NULL;
-    int n = 0, flags = RETRACE_TOKENIZE_INSIDE;
-    if (!cli_on(k->f, "no-special")) flags |= RETRACE_TOKENIZE_SPECIAL;
+    int n = 0;
     cli_back_prefix(k, s, &whole);
     cli_put(&whole, k->suffix.s, k->suffix.n);
-    int rc = retrace_tokenize(k->model, cli_buf_text(&whole), flags, &ids, &n, NULL);
+    int rc = cli_back_split(k, cli_buf_text(&whole), &ids, &n, NULL);
     int same = rc == RETRACE_OK && n == s->n;
     for (int i = 0; i < n && same; i++) same = ids[i] == s->tokens[i];
     retrace_free(ids);

@@ -98,6 +98,11 @@ TWICE float rt_max(const float *x, int n) {
     return acc[0];
 }
 
+double rt_log_norm(const float *x, int n) {
+    double max = (double)rt_max(x, n);
+    return max + log(rt_exp_sum(x, n, max, 1, NULL));
+}
+
 TWICE int rt_any_bad(const float *x, int n) {
     unsigned bad = 0;
     for (int i = 0; i < n; i++) bad |= x[i] < INFINITY ? 0u : 1u;

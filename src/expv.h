@@ -9,6 +9,9 @@
  * Meant for shift = max(x), scale > 0. */
 double rt_exp_sum(const float *x, int n, double shift, double scale, double *out);
 
+/* ln of the sum of exp(x[i]), what makes probabilities of logits. x as above. */
+double rt_log_norm(const float *x, int n);
+
 /* Sum of p in a fixed order. */
 double rt_sum(const double *p, int n);
 

@@ -10,7 +10,6 @@
 #include "../expv.h"
 #include "backward.h"
 
-#include <math.h>
 #include <string.h>
 
 void rt_ask_free(rt_ask *a) {
@@ -92,11 +91,7 @@ void rt_ask_self(rt_ask *a, const rt_setup *s, const rt_posterior *p, int known)
 
 double rt_ask_sum(const rt_ask *a, const rt_setup *s, const rt_posterior *p, int i) {
     const retrace_query *q = &a->q[i];
-    if (q->next) {
-        double max = (double)rt_max(q->next, s->vocab);
-        return (double)q->next[p->suffix[0]] - max -
-               log(rt_exp_sum(q->next, s->vocab, max, 1, NULL));
-    }
+    if (q->next) return (double)q->next[p->suffix[0]] - rt_log_norm(q->next, s->vocab);
     double sum = 0;
     for (int k = 0; k < q->n - q->from; k++) sum += q->logp[k];
     return sum;

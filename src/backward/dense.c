@@ -87,8 +87,7 @@ static void release(maker *k) {
 }
 
 static void normalise(const maker *k, const float *logits, double *logp) {
-    double max = (double)rt_max(logits, k->n);
-    double lse = max + log(rt_exp_sum(logits, k->n, max, 1, NULL));
+    double lse = rt_log_norm(logits, k->n);
     for (int w = 0; w < k->n; w++) logp[w] = (double)logits[w] - lse;
 }
 

@@ -426,24 +426,11 @@ static int factor_multiply(retrace_model *base, const float *w, const float *sta
     return rc == RETRACE_OK ? rt_factorer_multiply(m->factorer, w, states, n, x, err) : rc;
 }
 
-/* A function without the number of its thread. */
-typedef struct simple {
-    void (*fn)(void *ud, int part);
-    void *ud;
-} simple;
-
-static void call_simple(void *ud, int part, int thread) {
-    const simple *s = ud;
-    (void)thread;
-    s->fn(s->ud, part);
-}
-
 static int factor_together(retrace_model *base, int n, void (*fn)(void *ud, int part), void *ud,
                            retrace_error *err) {
     model *m = (model *)base;
-    simple s = {fn, ud};
     int rc = want_work(m, err);
-    return rc == RETRACE_OK ? rt_work_run(m->work, n, call_simple, &s, err) : rc;
+    return rc == RETRACE_OK ? rt_work_run(m->work, n, fn, ud, err) : rc;
 }
 
 static const retrace_factors factors = {

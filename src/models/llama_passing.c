@@ -186,10 +186,9 @@ static void note_rows(rt_passing *p, passer *v, int from, int end) {
     v->q->evaluated += end - from;
 }
 
-static void read_row(void *ud, int part, int thread) {
+static void read_row(void *ud, int part) {
     rt_passing *p = ud;
     reading *r = &p->readings[part];
-    (void)thread;
     if (rt_question_row(r->v->q, r->i, r->logits, p->facts.vocab, NULL) == RETRACE_OK) r->v = NULL;
 }
 

@@ -25,8 +25,7 @@ rt_need rt_question_begin(retrace_query *q) {
 /* Log-probability of a token from one row of logits; 0 when there is none. */
 static int score(const float *logits, int n, retrace_token id, double *out) {
     if (rt_any_bad(logits, n)) return 0;
-    double max = (double)rt_max(logits, n);
-    *out = (double)logits[id] - (max + log(rt_exp_sum(logits, n, max, 1, NULL)));
+    *out = (double)logits[id] - rt_log_norm(logits, n);
     return 1;
 }
 

@@ -24,9 +24,9 @@ struct job {
     std::atomic<int> next;
 };
 
-void take_parts(ggml_tensor *, int thread, int, void *ud) {
+void take_parts(ggml_tensor *, int, int, void *ud) {
     job *j = static_cast<job *>(ud);
-    for (int part; (part = j->next.fetch_add(1)) < j->n;) j->fn(j->ud, part, thread);
+    for (int part; (part = j->next.fetch_add(1)) < j->n;) j->fn(j->ud, part);
 }
 
 typedef void set_threads_fn(ggml_backend_t, int);

@@ -10,8 +10,8 @@ extern "C" {
 
 typedef struct rt_work rt_work;
 
-/* Part of the work, on thread number `thread`, from 0 on. */
-typedef void rt_work_fn(void *ud, int part, int thread);
+/* Part of the work. */
+typedef void rt_work_fn(void *ud, int part);
 
 int rt_work_new(rt_work **out, int n_threads, retrace_error *err);
 void rt_work_free(rt_work *w);
