@@ -18,7 +18,9 @@
  * thing; wrong use by the programmer (a NULL model, say) is an assert.
  *
  * Threads: a model and all of its runs belong to one thread at a time. There are no globals but the
- * allocator. */
+ * allocator. Only the vocabulary never changes: retrace_model_facts, retrace_tokenize,
+ * retrace_chat, retrace_piece, retrace_token_name and retrace_token_ends may be called from any
+ * thread at any time. Rules may be made in one thread and used in another, by one at a time. */
 #ifndef RETRACE_H
 #define RETRACE_H
 
@@ -208,11 +210,21 @@ RETRACE_API void retrace_free(void *p);
 
 enum { RETRACE_PASSING = -1 };
 
+/* A token and the model's own log-probability of it: natural, temperature 1, before bans. */
+typedef struct retrace_candidate {
+    retrace_token id;
+    double logp;
+} retrace_candidate;
+
 /* One question to a model. The caller always hands over the whole sequence; what a back end can
  * reuse of an earlier one is its own business and never changes the answer. `next`, when not NULL,
  * receives `vocab` logits after the last token. `logp`, when not NULL, receives log-probabilities
  * (natural, temperature 1) of tokens[from] .. tokens[n-1], NAN for a first token that has nothing
- * before it. Both buffers belong to the one who asks. */
+ * before it. `top`, when not NULL, receives the n_top most probable tokens of each of these places,
+ * falling, and behind them those after the last token when `next` is asked for too; unfilled ones
+ * (a first token that has nothing before it, a smaller vocabulary) have the id -1. The buffers
+ * belong to the one who asks. With neither next nor logp the tokens are only fed, so that a later
+ * question that begins with them is cheap. */
 typedef struct retrace_query {
     const retrace_token *tokens;
     int n;
@@ -222,10 +234,14 @@ typedef struct retrace_query {
     int from;
     double *logp;
     float *next;
-    int slot;      /* a hint: questions with the same slot have similar sequences. RETRACE_PASSING:
-                      nothing of it is worth keeping. Passing questions of one call that begin alike
-                      share that beginning and are decoded together, whatever the plan; so the last
-                      digits of an answer may depend on what is asked beside it */
+    int slot;  /* a hint: questions with the same slot have similar sequences. RETRACE_PASSING:
+                  nothing of it is worth keeping. Passing questions of one call that begin alike
+                  share that beginning and are decoded together, whatever the plan; so the last
+                  digits of an answer may depend on what is asked beside it */
+    int alone; /* 1: decoded by itself in the fixed batches of the plan, and what is reused was
+                  too, so the answer does not depend on what is asked beside it or was before */
+    int n_top;
+    retrace_candidate *top;
     int answered;  /* set by retrace_model_eval */
     int evaluated; /* set by it too: token rows fed to the model for this question */
 } retrace_query;
@@ -321,7 +337,8 @@ typedef struct retrace_options {
     const retrace_bias *bias;
     int n_bias;
     int head; /* choices of one request draw independently by this number */
-    int slot; /* passed on to the model, see retrace_query */
+    int slot; /* passed on to the model, see retrace_query; so the next */
+    int alone;
     retrace_choose_fn
         *choose; /* NULL: the generator keyed by (seed, head, purpose, pos, attempt) */
     void *choose_ud;
@@ -357,11 +374,6 @@ typedef enum retrace_event_kind {
     RETRACE_NOTE,   /* a rule or the engine says something */
     RETRACE_END     /* the run has ended; `finish` says how */
 } retrace_event_kind;
-
-typedef struct retrace_candidate {
-    retrace_token id;
-    double logp; /* the model's own, temperature 1, before bans */
-} retrace_candidate;
 
 /* One thing that happened. Pointers are valid until the next call on the run. Positions count
  * generated tokens. Nodes number the places of the run's tree in order of birth; 0 is the place
@@ -446,6 +458,24 @@ RETRACE_API int retrace_run_next(retrace_run *run, retrace_need *need, retrace_e
 typedef int retrace_event_fn(void *ud, const retrace_event *event);
 RETRACE_API int retrace_run_finish(retrace_run *run, retrace_event_fn *each, void *ud,
                                    retrace_error *err);
+
+/* Takes up a run that has ended, however (but not by an error): goes back to the place after `to`
+ * tokens of its answer, settled or not, and goes on from there under the same rules, with all that
+ * it has learned: bans stay, and a draw at that place is a new one. `then`, when not NULL, puts a
+ * token or a text there as a person's answer would be put; a draw is the same as NULL. max_tokens:
+ * how many may follow the first `to`; negative: as many as the answer had in all.
+ * The events go on: an ERASE with the rule "rewind" tells of what was taken back (none when nothing
+ * was), SETTLE begins again at `to`, and a second END follows. Budgets and statistics begin anew,
+ * except that `prompt` and `kept` count the whole. EUSAGE, and nothing is changed: the run goes on
+ * still, failed, or resamples exactly; `to` is not between 0 and its number of tokens; the token is
+ * banned there, not admitted by a constraint or outside the vocabulary; no tokens spell the text;
+ * what is put does not fit max_tokens or the context. */
+RETRACE_API int retrace_run_reopen(retrace_run *run, int to, int64_t max_tokens,
+                                   const retrace_choice *then, retrace_error *err);
+
+/* The tokens that are banned at the place after `pos` tokens of the answer; *n of them, borrowed
+ * until the next call on the run. NULL when there are none or no such place. */
+RETRACE_API const retrace_token *retrace_run_bans(const retrace_run *run, int pos, int *n);
 
 /* Asks the run to end at its next step, finish CANCELLED; what had settled is its text. */
 RETRACE_API void retrace_run_cancel(retrace_run *run);
