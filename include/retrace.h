@@ -469,9 +469,13 @@ RETRACE_API int retrace_run_finish(retrace_run *run, retrace_event_fn *each, voi
  * except that `prompt` and `kept` count the whole. EUSAGE, and nothing is changed: the run goes on
  * still, failed, or resamples exactly; `to` is not between 0 and its number of tokens; the token is
  * banned there, not admitted by a constraint or outside the vocabulary; no tokens spell the text;
- * what is put does not fit max_tokens or the context. */
+ * what is put does not fit max_tokens or the context; max_tokens is beyond that of options. */
 RETRACE_API int retrace_run_reopen(retrace_run *run, int to, int64_t max_tokens,
                                    const retrace_choice *then, retrace_error *err);
+
+/* From when the run is next taken up on: takes the place of options.hold. Runs whose driver or
+ * whose resample exact holds all text do so all the same. EUSAGE: hold is no retrace_hold. */
+RETRACE_API int retrace_run_set_hold(retrace_run *run, int hold, retrace_error *err);
 
 /* The tokens that are banned at the place after `pos` tokens of the answer; *n of them, borrowed
  * until the next call on the run. NULL when there are none or no such place. */

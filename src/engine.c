@@ -200,9 +200,22 @@ static int ignored(const retrace_run *run, const rt_watch *w, int n) {
     return w->proposal.max_retries > 0 && rt_soft_spent(run, rule, w->proposal.to);
 }
 
+/* What a person kept when the run was taken up again stays: who would go back behind it goes back
+ * to its end, where the token that led on is banned. */
+static void respect_floor(const retrace_run *run, rt_watch *w) {
+    retrace_proposal *p = &w->proposal;
+    if (p->to < 0 || p->to >= run->floor) return;
+    p->to = run->floor;
+    p->n_ban = 0;
+    p->n_force = 0;
+    rt_proposal_plain(p);
+}
+
 /* Does the proposal of w count? Going back behind what has settled is the rule's mistake. */
 static int accept_proposal(retrace_run *run, rt_watch *w, int n, int again, retrace_error *err) {
+    respect_floor(run, w);
     int to = w->proposal.to, inside = to >= 0 && to < run->n;
+    if (run->floor > 0 && run->floor == run->n) return RETRACE_OK; /* nothing may be taken back */
     if (inside && (ignored(run, w, n) || let_through(run, to, again))) return RETRACE_OK;
     if (!inside || to < run->settled)
         return retrace_fail(err, RETRACE_EUSAGE, "rule '%s' would erase to %d, outside %d to %d",
@@ -343,15 +356,18 @@ static int stop_cut(const retrace_run *run, const rt_stop *stop) {
 }
 
 static int end_by_stop(retrace_run *run, const rt_stop *stop, retrace_error *err) {
+    size_t kept = run->floor > 0 ? run->ends[run->floor - 1] : 0;
+    size_t start = stop->start > kept ? stop->start : kept;
     int n = stop_cut(run, stop);
-    int rc = judge_ending(run, n, stop->start, RETRACE_ENDING_STOP, err);
+    if (n < run->floor) n = run->floor;
+    int rc = judge_ending(run, n, start, RETRACE_ENDING_STOP, err);
     if (rc == RETRACE_OK) rc = go_back(run, err);
     if (rc) return rc;
     if (n < run->n)
         rc = rt_erase(run, n, "stop", stop->text.s,
                       rt_trace_node(&run->trace, run->path[n])->n_bans, err);
-    if (n > 0) run->ends[n - 1] = stop->start;
-    run->text.n = stop->start;
+    if (n > 0) run->ends[n - 1] = start;
+    run->text.n = start;
     return rc ? rc : rt_end(run, RETRACE_FINISH_STOP, err);
 }
 
@@ -412,6 +428,11 @@ int rt_judge(retrace_run *run, retrace_error *err) {
     run->untold = ends;
     if (rc == RETRACE_OK && !ends) rc = tell_newest(run, err);
     if (rc == RETRACE_OK) rc = act(run, found, &stop, err);
+    return rc == RETRACE_DONE ? RETRACE_OK : rc;
+}
+
+int rt_stands(retrace_run *run, retrace_error *err) {
+    int rc = end_or_settle(run, 0, NULL, 0, err);
     return rc == RETRACE_DONE ? RETRACE_OK : rc;
 }
 
@@ -476,7 +497,8 @@ static int token_at(const retrace_run *run, size_t byte, int n) {
 
 /* Forced text goes as a whole: inside of it nothing settles. */
 static int span_begin(const retrace_run *run, int n) {
-    if (n == run->n) return run->force.by >= 0 ? run->force.to : n;
+    int whole = run->force.by >= 0 || run->force.by == RT_FORCE_HAND;
+    if (n == run->n) return whole ? run->force.to : n;
     const rt_node *next = rt_trace_node(&run->trace, run->path[n + 1]);
     return next->span >= 0 && next->span < n ? next->span : n;
 }
@@ -556,7 +578,7 @@ static int settle_point(retrace_run *run) {
     int s = run->n, r;
     if (run->o.hold == RETRACE_HOLD_ALL) return run->settled;
     while ((r = reach(run, s)) < s) s = r;
-    return s;
+    return s < run->floor ? run->floor : s;
 }
 
 static void note_held(retrace_run *run, int settled) {

@@ -197,6 +197,9 @@ static int check_query(const retrace_model *m, const retrace_query *q, retrace_e
         return retrace_fail(err, RETRACE_EUSAGE, "this model needs at least one token");
     if (q->logp && (q->from < 0 || q->from > q->n))
         return retrace_fail(err, RETRACE_EUSAGE, "cannot score from token %d of %d", q->from, q->n);
+    if (q->top && q->n_top < 0)
+        return retrace_fail(err, RETRACE_EUSAGE, "cannot name the %d most probable tokens",
+                            q->n_top);
     for (int i = 0; i < q->n; i++) {
         if (q->tokens[i] < 0 || q->tokens[i] >= m->facts.vocab)
             return retrace_fail(err, RETRACE_EUSAGE,
@@ -204,6 +207,13 @@ static int check_query(const retrace_model *m, const retrace_query *q, retrace_e
                                 i, m->facts.vocab);
     }
     return RETRACE_OK;
+}
+
+/* What an answer does not fill says so. */
+static void empty_top(const retrace_query *q) {
+    size_t places = (size_t)(q->logp ? q->n - q->from : 0) + (q->next != NULL);
+    for (size_t i = 0; q->top && i < places * (size_t)q->n_top; i++)
+        q->top[i] = (retrace_candidate){-1, NAN};
 }
 
 static int check_answer(const retrace_model *m, const retrace_query *q, retrace_error *err) {
@@ -228,6 +238,7 @@ int retrace_model_eval(retrace_model *m, retrace_query *q, int n, retrace_error 
         int rc = check_query(m, &q[i], err);
         if (rc) return rc;
     }
+    for (int i = 0; i < n; i++) empty_top(&q[i]);
     int rc = m->type->eval(m, q, n, err);
     for (int i = 0; rc == RETRACE_OK && i < n; i++) rc = check_answer(m, &q[i], err);
     for (int i = 0; i < n; i++) q[i].answered = rc == RETRACE_OK;

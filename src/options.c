@@ -11,7 +11,7 @@
 static const retrace_setting_info infos[] = {
     {"max_tokens", RETRACE_INT, AT(max_tokens), "512", -1, 1e9, NULL,
      "tokens to keep at most; -1: until the context is full"},
-    {"seed", RETRACE_INT, AT(seed), "-1", -1, 9e17, NULL,
+    {"seed", RETRACE_INT, AT(seed), "-1", -1, (double)INT64_MAX, NULL,
      "of all chance; -1: drawn by the program and reported"},
     {"temp", RETRACE_REAL, AT(temp), "0.8", 0, 1000, NULL,
      "temperature; 0: always the most probable token"},

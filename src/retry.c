@@ -193,9 +193,19 @@ static int ban_instead(retrace_run *run, int to, int rule, retrace_error *err) {
     return rt_node_ban(node, t->instead, t->ban_soft) < 0 ? rt_nomem(err) : RETRACE_OK;
 }
 
+static const char refused[] = "what was put here cannot stand; a token is drawn instead";
+
 /* Does the erase take back a text that a person is putting there? */
 static int by_hand(const retrace_run *run, int to) {
     return run->force.by == RT_FORCE_HAND && to >= run->force.to;
+}
+
+static int note(retrace_run *run, const char *name, const char *why, retrace_error *err) {
+    retrace_event *e = rt_event(run, RETRACE_NOTE, why);
+    if (!e) return rt_nomem(err);
+    e->rule = name;
+    e->node = run->path[run->n];
+    return RETRACE_OK;
 }
 
 int rt_back_to(const retrace_run *run, int to) {
@@ -208,10 +218,12 @@ int rt_back(retrace_run *run, int to, const char *rule, const char *why, int n_o
             retrace_error *err) {
     const rt_node *first = rt_trace_node(&run->trace, run->path[to + 1]);
     int begin = rt_back_to(run, to), rc = RETRACE_OK;
-    run->ask_again |= by_hand(run, to);
+    int hand = by_hand(run, to), rewound = hand && run->force.rewound;
+    run->ask_again |= hand && !rewound;
     if (first->span >= 0 && !by_hand(run, to)) rc = ban_instead(run, begin, first->span_rule, err);
     rt_force_drop(run);
-    return rc ? rc : rt_erase(run, begin, rule, why, n_old, err);
+    if (rc == RETRACE_OK) rc = rt_erase(run, begin, rule, why, n_old, err);
+    return rc == RETRACE_OK && rewound ? note(run, "rewind", refused, err) : rc;
 }
 
 /* The next token cannot stand where it should go: nothing of the text stays. */
@@ -219,19 +231,19 @@ static int withdraw(retrace_run *run, retrace_error *err) {
     static const char why[] = "the forced text cannot stand here";
     rt_force f = run->force;
     rt_node *node = rt_trace_node(&run->trace, run->path[f.to]);
-    const char *name = f.by >= 0 ? run->watch[f.by].rule->type->name : "guide";
+    const char *name = f.by >= 0   ? run->watch[f.by].rule->type->name
+                       : f.rewound ? "rewind"
+                                   : "guide";
     int n_old = node->n_bans;
     rt_force_drop(run);
     if (f.by == RT_FORCE_BEST) return RETRACE_OK; /* the rest is drawn */
-    run->ask_again |= f.by == RT_FORCE_HAND;
+    run->ask_again |= f.by == RT_FORCE_HAND && !f.rewound;
     int rc = f.by >= 0 ? ban_instead(run, f.to, f.by, err) : RETRACE_OK;
-    if (rc == RETRACE_OK && run->n > f.to) return rt_erase(run, f.to, name, why, n_old, err);
-    if (rc) return rc;
-    retrace_event *e = rt_event(run, RETRACE_NOTE, why);
-    if (!e) return rt_nomem(err);
-    e->rule = name;
-    e->node = run->path[run->n];
-    return RETRACE_OK;
+    if (rc == RETRACE_OK && run->n > f.to)
+        rc = rt_erase(run, f.to, name, why, n_old, err);
+    else if (rc == RETRACE_OK)
+        return note(run, name, f.rewound ? refused : why, err);
+    return rc == RETRACE_OK && f.rewound ? note(run, name, refused, err) : rc;
 }
 
 /* A best try is one that a soft rule itself has banned. */

@@ -43,18 +43,28 @@ static int list_ends(retrace_run *run, retrace_error *err) {
     return RETRACE_OK;
 }
 
+void rt_set_budgets(retrace_run *run) {
+    int64_t n = run->o.max_tokens;
+    run->o.max_rewinds = run->given_rewinds;
+    run->o.max_evaluated = run->given_evaluated;
+    if (run->given_rewinds < 0) run->o.max_rewinds = rt_exact(run) ? INT64_MAX : 4 * n + 1024;
+    if (run->given_evaluated < 0) run->o.max_evaluated = 16 * n + 1024;
+}
+
 static int take_options(retrace_run *run, const retrace_options *o, retrace_error *err) {
     int rc = rt_options_check(o, run->model->facts.vocab, err);
     if (rc) return rc;
     run->o = *o;
     int64_t most = run->model->facts.n_ctx;
     if (o->max_tokens < 0) run->o.max_tokens = most;
-    int64_t n = run->o.max_tokens;
-    if (o->max_rewinds < 0) run->o.max_rewinds = rt_exact(run) ? INT64_MAX : 4 * n + 1024;
-    if (o->max_evaluated < 0) run->o.max_evaluated = 16 * n + 1024;
+    run->given_tokens = run->o.max_tokens;
+    run->given_rewinds = o->max_rewinds;
+    run->given_evaluated = o->max_evaluated;
+    rt_set_budgets(run);
     int made = rt_driver_make(&run->driver, &run->driver_self, o->driver, err);
     if (made) return made;
     if (run->driver->holds || rt_exact(run)) run->o.hold = RETRACE_HOLD_ALL;
+    run->given_hold = run->o.hold;
     if (o->n_stops) {
         run->stops = copy_texts(o->stops, o->n_stops);
         if (!run->stops) return rt_nomem(err);
@@ -202,7 +212,8 @@ static int ask_about(retrace_run *run, int n, retrace_error *err) {
                                  .n = run->n_prompt + n,
                                  .n_prompt = run->n_prompt,
                                  .next = node->dist->logits,
-                                 .slot = run->o.slot};
+                                 .slot = run->o.slot,
+                                 .alone = run->o.alone};
     run->asked = 1;
     run->asked_at = n;
     return RETRACE_OK;
@@ -221,7 +232,8 @@ static void forget_question(retrace_run *run) {
 }
 
 /* Rows beyond those of places that the model had never seen are repeats. A place that it has seen,
- * it has seen after all places before it. */
+ * it has seen after all places before it. What a run that is taken up again needs of its prompt is
+ * no row of the answer. */
 static void take_answer(retrace_run *run) {
     int first = !rt_trace_node(&run->trace, 0)->evaluated;
     int fresh = first ? run->n_prompt : 0;
@@ -231,7 +243,10 @@ static void take_answer(retrace_run *run) {
         node->evaluated = 1;
         fresh += i > 0;
     }
-    int rows = run->query.evaluated, repeats = rows > fresh ? rows - fresh : 0;
+    int rows = run->query.evaluated;
+    if (run->resumed && rows > 1) rows -= rows > run->n_prompt ? run->n_prompt : rows - 1;
+    run->resumed = 0;
+    int repeats = rows > fresh ? rows - fresh : 0;
     int prompt = first ? run->n_prompt : 0;
     run->stats.evaluated += rows > prompt ? rows - prompt : 0;
     run->stats.reevaluated += repeats;
@@ -260,6 +275,10 @@ static int move(retrace_run *run, retrace_error *err) {
         return rc ? rc : rt_give_up(run, RETRACE_FINISH_CANCELLED, "cancelled", err);
     }
     if (run->waits) return ask_about(run, run->asked_at, err);
+    if (run->resumed == 1) {
+        run->resumed = 2;
+        return rt_stands(run, err);
+    }
     if (run->n == 0 && run->o.max_tokens == 0) return rt_judge(run, err);
     if (!rt_head(run)->dist) return ask(run, err);
     if (!run->reviewed) {

@@ -1,4 +1,4 @@
-/* run.h - the state of one run, shared by run.c, engine.c, stuck.c, draw.c and stops.c. */
+/* run.h - the state of one run, shared by run.c, engine.c, stuck.c, draw.c, stops.c, reopen.c. */
 #ifndef RT_RUN_H
 #define RT_RUN_H
 
@@ -43,9 +43,10 @@ typedef struct rt_drawn {
 enum { RT_FORCE_NONE = -1, RT_FORCE_BEST = -2, RT_FORCE_HAND = -3 };
 typedef struct rt_force {
     retrace_token *v;
-    int n, at; /* how many, and how many of them stand */
-    int by;    /* a rule, or one of the above: a best try put back, a person */
-    int to;    /* the place they begin from */
+    int n, at;   /* how many, and how many of them stand */
+    int by;      /* a rule, or one of the above: a best try put back, a person */
+    int to;      /* the place they begin from */
+    int rewound; /* by a person who took the run up again: there is no question to ask again */
 } rt_force;
 
 struct retrace_run {
@@ -94,6 +95,13 @@ struct retrace_run {
 
     int settled; /* tokens */
     size_t settled_bytes;
+    int floor;   /* tokens that were kept when the run was taken up again: none of them is erased */
+    int resumed; /* 1: nothing has been done since then; 2: the model has not been asked since then
+                  */
+
+    /* As they were given; o has them resolved, or changed at the end. */
+    int64_t given_tokens, given_rewinds, given_evaluated;
+    int given_hold;
 
     /* The stuck ladder's episode: the deepest place that was exhausted; -1: none. */
     int stuck_depth, stuck_node, stuck_step;
@@ -220,6 +228,11 @@ int rt_exact_reject(retrace_run *run, rt_watch *w, retrace_error *err);
 /* The base law does not go on from the head. */
 int rt_exact_dead_end(retrace_run *run, retrace_error *err);
 
+/* ==== run.c ==== */
+
+/* Works out what the budgets are for o.max_tokens. */
+void rt_set_budgets(retrace_run *run);
+
 /* ==== engine.c ==== */
 
 static inline rt_node *rt_head(const retrace_run *run) {
@@ -239,6 +252,8 @@ int rt_erase(retrace_run *run, int to, const char *rule, const char *why, int n_
              retrace_error *err);
 /* Judges the newest token, or the start when there is none, and acts on it. */
 int rt_judge(retrace_run *run, retrace_error *err);
+/* Ends the run if nothing may follow what stands. */
+int rt_stands(retrace_run *run, retrace_error *err);
 /* Lets rules look at the head's distribution, and acts on it. */
 int rt_review(retrace_run *run, retrace_error *err);
 /* Goes on with proposals that have waited. */

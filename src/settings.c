@@ -6,6 +6,7 @@
 #include "base.h"
 #include "settings.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,16 +42,17 @@ static int parse_bool(retrace_text v, int *out) {
     return 0;
 }
 
-/* Digits with an optional sign, nothing else. */
+/* Digits with an optional sign, nothing else; what 64 bits hold. */
 static int parse_int(retrace_text v, int64_t *out) {
     char buf[24];
     if (v.n == 0 || v.n >= sizeof buf) return 0;
     memcpy(buf, v.s, v.n);
     buf[v.n] = '\0';
     size_t digits = strspn(buf + (buf[0] == '-' || buf[0] == '+'), "0123456789");
-    if (digits == 0 || digits > 18 || digits + (buf[0] == '-' || buf[0] == '+') != v.n) return 0;
+    if (digits == 0 || digits + (buf[0] == '-' || buf[0] == '+') != v.n) return 0;
+    errno = 0;
     *out = strtoll(buf, NULL, 10);
-    return 1;
+    return errno == 0;
 }
 
 /* Decimal or exponent form; strtod alone would also take hexadecimal, "nan" and "inf". */

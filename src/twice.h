@@ -6,7 +6,7 @@
 #define RT_TWICE_H
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
-    !defined(__SANITIZE_ADDRESS__)
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define TWICE __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
 #define TWICE

@@ -209,6 +209,43 @@ static int two_rules(retrace_rule **rules, retrace_error *err) {
     return rc ? rc : try_rule(&rules[1], "phrases", pairs, err);
 }
 
+/* An answer that is taken up again and again. A failure while it is leaves the run as it was. */
+static int take_up(retrace_run *run, int round, retrace_error *err) {
+    static const retrace_choice choices[] = {
+        {.kind = RETRACE_CHOOSE_TEXT, .text = {"ab a", 4}},
+        {.kind = RETRACE_CHOOSE_TOKEN, .token = 2},
+        {.kind = RETRACE_CHOOSE_DRAW},
+    };
+    int n, now, rc;
+    retrace_run_tokens(run, &n);
+    rc = retrace_run_reopen(run, n / 2, 20, &choices[round % 3], err);
+    if (rc == RETRACE_ENOMEM) {
+        retrace_run_tokens(run, &now);
+        assert_int_equal(now, n);
+        assert_int_not_equal(retrace_run_finished(run), RETRACE_FINISH_NONE);
+    }
+    return rc ? rc : retrace_run_finish(run, NULL, NULL, err);
+}
+
+static int writes_on(retrace_error *err) {
+    retrace_model *m = NULL;
+    retrace_rule *r = NULL;
+    retrace_run *run = NULL;
+    const char *pairs[] = {"text", "aab", NULL};
+    int rc = open_it(&m, err);
+    if (rc == RETRACE_OK) rc = try_rule(&r, "phrases", pairs, err);
+    retrace_options o = options_of(1);
+    o.rules = &r;
+    o.n_rules = 1;
+    if (rc == RETRACE_OK) rc = retrace_run_new(&run, m, &o, (retrace_token[]){0, 5}, 2, err);
+    if (rc == RETRACE_OK) rc = retrace_run_finish(run, NULL, NULL, err);
+    for (int i = 0; i < 6 && rc == RETRACE_OK; i++) rc = take_up(run, i, err);
+    retrace_run_free(run);
+    retrace_rule_free(r);
+    retrace_model_close(m);
+    return rc;
+}
+
 static int writes_answers(retrace_error *err) {
     retrace_model *m = NULL;
     retrace_rule *rules[2] = {NULL, NULL};
@@ -403,6 +440,7 @@ static void writing_survives(void **unused) {
     (void)unused;
     sweep(writes_answers);
     sweep(writes_under_a_regex);
+    sweep(writes_on);
 }
 
 /* A model on which a run has failed gives the same answers as before. */

@@ -11,7 +11,7 @@ static const retrace_setting_info infos[] = {
     {"max_tokens", RETRACE_INT, AT(max_tokens), "10", 0, 1e6, NULL,
      "tokens to put before the suffix at most"},
     {"num_samples", RETRACE_INT, AT(num_samples), "1", 1, 1e6, NULL, "texts to write"},
-    {"seed", RETRACE_INT, AT(seed), "-1", -1, 9e17, NULL,
+    {"seed", RETRACE_INT, AT(seed), "-1", -1, (double)INT64_MAX, NULL,
      "of all chance; -1: drawn by the program and reported"},
     {"temp", RETRACE_REAL, AT(temp), "1", 0, 1000, NULL,
      "temperature of the posterior; 0: always the most probable token"},
