@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -39,27 +38,11 @@ typedef struct subject {
     double near;
 } subject;
 
-static char table_path[64];
-
-static int write_table(void **state) {
-    (void)state;
-    snprintf(table_path, sizeof table_path, "/tmp/retrace-models-%ld.json", (long)getpid());
-    FILE *f = fopen(table_path, "w");
-    if (!f) return -1;
-    fputs(TABLE, f);
-    return fclose(f);
-}
-
-static int remove_table(void **state) {
-    (void)state;
-    return remove(table_path);
-}
-
 /* The i-th model there is; 0 when there are no more. */
 static int subject_at(int i, subject *s) {
     static const char *const files[] = {"dense.gguf", "swa.gguf", "recurrent.gguf", "hybrid.gguf"};
     const int n_files = sizeof files / sizeof *files;
-    const char *path = i == 0 ? table_path : NULL;
+    const char *path = i == 0 ? tiny_table() : NULL;
     *s = (subject){.settings = i == 0 ? "" : "ctx_size=512 batch_size=32 threads=1", .near = 1e-5};
     if (i > 0 && i <= n_files) path = tiny_path(files[i - 1]);
     if (i == n_files + 1) {
@@ -84,18 +67,6 @@ static int open_subject(int i, subject *s, retrace_model **m, retrace_model_info
 }
 
 enum { N_SUBJECTS = 6 };
-
-static float *row_of(const retrace_model_info *f) {
-    float *row = malloc((size_t)f->vocab * sizeof *row);
-    assert_non_null(row);
-    return row;
-}
-
-static void ask(retrace_model *m, retrace_query *q, int n) {
-    retrace_error err;
-    if (retrace_model_eval(m, q, n, &err) < 0) fail_msg("%s", err.msg);
-    for (int i = 0; i < n; i++) assert_int_equal(q[i].answered, 1);
-}
 
 static double log_of(const float *logits, int n, retrace_token id) {
     double max = -INFINITY, sum = 0;
@@ -140,17 +111,17 @@ static void repeated(void **state) {
         retrace_model_info f;
         retrace_token v[LEN];
         if (!open_subject(i, &s, &m, &f, v)) continue;
-        float *first = row_of(&f), *again = row_of(&f);
+        float *first = tiny_row(&f), *again = tiny_row(&f);
         retrace_query q = {.tokens = v, .n = LEN, .n_prompt = 20, .next = first};
-        ask(m, &q, 1);
+        tiny_ask(m, &q, 1);
         assert_int_equal(q.evaluated, LEN);
         for (int k = 0; k < 5; k++) {
             retrace_query other = {.tokens = v + k, .n = 30 - k, .n_prompt = 11, .next = again};
-            if (k > 1) ask(m, &other, 1);
+            if (k > 1) tiny_ask(m, &other, 1);
             q.next = again;
             q.slot = slots[k];
             memset(again, 0, sizeof *again);
-            ask(m, &q, 1);
+            tiny_ask(m, &q, 1);
             assert_memory_equal(first, again, (size_t)f.vocab * sizeof *first);
         }
         free(first);
@@ -169,17 +140,17 @@ static void scores(void **state) {
         retrace_token v[LEN];
         double alone[LEN], batched[LEN], part[LEN];
         if (!open_subject(i, &s, &m, &f, v)) continue;
-        float *next = row_of(&f);
+        float *next = tiny_row(&f);
         retrace_query q = {.tokens = v, .n = LEN, .n_prompt = 1, .logp = alone};
-        ask(m, &q, 1);
+        tiny_ask(m, &q, 1);
         if (i > 0) assert_true(isnan(alone[0]));
         q = (retrace_query){.tokens = v, .n = LEN, .n_prompt = LEN, .logp = batched};
-        ask(m, &q, 1);
+        tiny_ask(m, &q, 1);
         q = (retrace_query){.tokens = v, .n = LEN, .n_prompt = 1, .from = 17, .logp = part};
-        ask(m, &q, 1);
+        tiny_ask(m, &q, 1);
         for (int k = 1; k < LEN; k++) {
             retrace_query p = {.tokens = v, .n = k, .n_prompt = 1, .next = next};
-            ask(m, &p, 1);
+            tiny_ask(m, &p, 1);
             double want = log_of(next, f.vocab, v[k]);
             assert_true(fabs(alone[k] - want) < 1e-6);
             assert_true(fabs(batched[k] - want) < (s.near > 1e-5 ? 0.5 : 0.02));
@@ -210,9 +181,9 @@ static void together(void **state) {
             retrace_model_close(m);
             m = tiny_open(s.path, settings);
         }
-        float *want = row_of(&f);
+        float *want = tiny_row(&f);
         for (int k = 0; k < N; k++) {
-            rows[k] = row_of(&f);
+            rows[k] = tiny_row(&f);
             q[k] = (retrace_query){.tokens = v + k % 3,
                                    .n = LEN - 3 - k,
                                    .n_prompt = 10 * (k % 4),
@@ -221,13 +192,13 @@ static void together(void **state) {
                                    .next = rows[k],
                                    .slot = k};
         }
-        ask(m, q, N);
+        tiny_ask(m, q, N);
         for (int k = 0; k < N; k++) {
             retrace_query one = q[k];
             double again[4];
             one.next = want;
             if (one.logp) one.logp = again;
-            ask(m, &one, 1);
+            tiny_ask(m, &one, 1);
             size_t bytes = (size_t)f.vocab * sizeof *want;
             if (shared)
                 assert_true(tiny_nmse(rows[k], want, f.vocab) <= s.near);
@@ -253,11 +224,11 @@ static void greedy(void **state) {
     retrace_model_info f;
     retrace_token v[LEN] = {1, 20, 300, 40};
     retrace_model_facts(m, &f);
-    float *next = row_of(&f), *want = row_of(&f);
+    float *next = tiny_row(&f), *want = tiny_row(&f);
     assert_non_null(b);
     for (int n = 4; n < LEN; n++) {
         retrace_query q = {.tokens = v, .n = n, .n_prompt = 4, .next = next};
-        ask(m, &q, 1);
+        tiny_ask(m, &q, 1);
         assert_int_equal(q.evaluated, n == 4 ? 4 : 1);
         assert_true(bare_eval(b, v, n, 4, want));
         assert_memory_equal(next, want, (size_t)f.vocab * sizeof *next);
@@ -278,9 +249,9 @@ static int fed_after(const char *path, const char *settings, const retrace_token
                      int n, float *next) {
     retrace_model *m = tiny_open(path, settings);
     retrace_query q = {.tokens = v, .n = before, .n_prompt = 4, .next = next};
-    if (before > 0) ask(m, &q, 1);
+    if (before > 0) tiny_ask(m, &q, 1);
     q.n = n;
-    ask(m, &q, 1);
+    tiny_ask(m, &q, 1);
     retrace_model_close(m);
     return q.evaluated;
 }
@@ -298,7 +269,7 @@ static void cut(const char *file, const char *settings, const char *rewind, int 
     assert_string_equal(f.rewind, rewind);
     retrace_model_close(m);
     for (int i = 0; i < LONG; i++) v[i] = tiny_between(&seed, 3, f.vocab - 1);
-    float *got = row_of(&f), *want = row_of(&f);
+    float *got = tiny_row(&f), *want = tiny_row(&f);
     fed_after(path, settings, v, 0, 101, want);
     int fed = fed_after(path, settings, v, LONG, 101, got);
     assert_in_range(fed, least, most);
@@ -345,11 +316,11 @@ static void cut_again(const char *settings, const int *lengths, const int *from,
     if (!path) skip();
     retrace_model *m = tiny_open(path, settings);
     retrace_model_facts(m, &f);
-    float *got = row_of(&f), *want = row_of(&f);
+    float *got = tiny_row(&f), *want = tiny_row(&f);
     for (int i = 0; i < n; i++) {
         for (int k = from[i]; k < 512; k++) v[k] = tiny_between(&seed, 3, f.vocab - 1);
         retrace_query q = {.tokens = v, .n = lengths[i], .n_prompt = 4, .next = got};
-        ask(m, &q, 1);
+        tiny_ask(m, &q, 1);
     }
     retrace_model_close(m);
     fed_after(path, settings, v, 0, lengths[n - 1], want);
@@ -387,9 +358,9 @@ static void bad_questions(void **state) {
         retrace_error err;
         double logp[LEN];
         if (!open_subject(i, &s, &m, &f, v)) continue;
-        float *before = row_of(&f), *after = row_of(&f);
+        float *before = tiny_row(&f), *after = tiny_row(&f);
         retrace_query good = {.tokens = v, .n = LEN, .n_prompt = 5, .next = before};
-        ask(m, &good, 1);
+        tiny_ask(m, &good, 1);
         retrace_query q[2] = {good, good};
         q[0].next = after;
         q[1].next = after;
@@ -407,17 +378,17 @@ static void bad_questions(void **state) {
         q[1].from = -1;
         assert_int_equal(retrace_model_eval(m, q + 1, 1, &err), RETRACE_EUSAGE);
         retrace_query none = {.tokens = v, .n = LEN};
-        ask(m, &none, 1);
+        tiny_ask(m, &none, 1);
         retrace_query empty = {.tokens = v, .n = 0, .next = after};
         assert_int_equal(retrace_model_eval(m, &empty, 1, &err), i == 0 ? 0 : RETRACE_EUSAGE);
         assert_int_equal(retrace_model_eval(m, &empty, 0, &err), RETRACE_OK);
         good.next = after;
         good.n_prompt = -3;
-        ask(m, &good, 1);
+        tiny_ask(m, &good, 1);
         good.n_prompt = 1 << 30;
-        ask(m, &good, 1);
+        tiny_ask(m, &good, 1);
         good.n_prompt = 5;
-        ask(m, &good, 1);
+        tiny_ask(m, &good, 1);
         assert_memory_equal(before, after, (size_t)f.vocab * sizeof *before);
         free(before);
         free(after);
@@ -438,11 +409,11 @@ static void full_context(void **state) {
         retrace_model *m = tiny_open(path, settings);
         retrace_model_facts(m, &f);
         assert_int_equal(f.n_ctx, n_ctx);
-        float *next = row_of(&f);
+        float *next = tiny_row(&f);
         retrace_query q = {.tokens = v, .n = n_ctx + 1, .n_prompt = 3, .next = next};
         assert_int_equal(retrace_model_eval(m, &q, 1, &err), RETRACE_EUSAGE);
         q.n = n_ctx;
-        ask(m, &q, 1);
+        tiny_ask(m, &q, 1);
         free(next);
         retrace_model_close(m);
     }
@@ -624,5 +595,6 @@ int main(void) {
         cmocka_unit_test(chat),
         cmocka_unit_test(bad_chats),
     };
-    return cmocka_run_group_tests(tests, write_table, remove_table);
+    tiny_table_json = TABLE;
+    return cmocka_run_group_tests(tests, tiny_table_write, tiny_table_remove);
 }

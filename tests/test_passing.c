@@ -12,19 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 enum { LONG = 120, MANY = 1000 };
-
-static const char TABLE[] =
-    "{\"tokens\": [\"a\", \"b\", \"c\", \"d\", {\"text\": \"</s>\", \"end\": true}],"
-    " \"rows\": [{\"context\": [], \"next\": {\"a\": 4, \"b\": 2, \"c\": 1, \"d\": 1, \"</s>\": "
-    "1}},"
-    " {\"context\": [\"a\"], \"next\": {\"a\": 1, \"b\": 5, \"c\": 2, \"d\": 2, \"</s>\": 3}},"
-    " {\"context\": [\"b\", \"a\"], \"next\": {\"a\": 3, \"b\": 1, \"c\": 1, \"d\": 7, \"</s>\": "
-    "1}}]}";
 
 /* A model to ask; two answers to a question may differ by `off` in a log-probability. */
 typedef struct subject {
@@ -46,37 +37,15 @@ static const subject subjects[] = {
 
 enum { N_SUBJECTS = sizeof subjects / sizeof *subjects, REAL = N_SUBJECTS - 1 };
 
-static char table_path[64];
-
-static int write_table(void **state) {
-    (void)state;
-    snprintf(table_path, sizeof table_path, "/tmp/retrace-passing-%ld.json", (long)getpid());
-    FILE *f = fopen(table_path, "w");
-    if (!f) return -1;
-    fputs(TABLE, f);
-    return fclose(f);
-}
-
-static int remove_table(void **state) {
-    (void)state;
-    return remove(table_path);
-}
-
 /* NULL: the model is not there. */
 static retrace_model *open_subject(int i, retrace_model_info *f) {
     const subject *s = &subjects[i];
-    const char *path = !s->file ? table_path : i == REAL ? getenv("RETRACE_MODEL") : NULL;
+    const char *path = !s->file ? tiny_table() : i == REAL ? getenv("RETRACE_MODEL") : NULL;
     if (s->file && i != REAL) path = tiny_path(s->file);
     if (!path) return NULL;
     retrace_model *m = tiny_open(path, s->settings);
     retrace_model_facts(m, f);
     return m;
-}
-
-static void ask(retrace_model *m, retrace_query *q, int n) {
-    retrace_error err;
-    if (retrace_model_eval(m, q, n, &err) < 0) fail_msg("%s", err.msg);
-    for (int i = 0; i < n; i++) assert_int_equal(q[i].answered, 1);
 }
 
 static retrace_token any_token(uint64_t *seed, const retrace_model_info *f) {
@@ -125,7 +94,7 @@ static void check_one(retrace_model *m, const retrace_model_info *f, const asked
     q.n_prompt = q.n;
     if (q.logp) q.logp = logp;
     if (q.next) q.next = next;
-    ask(m, &q, 1);
+    tiny_ask(m, &q, 1);
     for (int k = 0; q.logp && k < q.n - q.from; k++) {
         double got = a->logp[i][k];
         if (isnan(logp[k]) ? !isnan(got) : !(fabs(got - logp[k]) <= off))
@@ -160,7 +129,7 @@ static void as_ordinary(void **state) {
                 int from = round == 0 ? 3 : tiny_between(&seed, 0, len);
                 add(a, &f, &seed, common, len, from, round > 0 && i % 3 == 0);
             }
-            ask(m, a->q, a->n);
+            tiny_ask(m, a->q, a->n);
             for (int i = 0; i < n; i += s == REAL ? 5 : 1) {
                 check_one(m, &f, a, i, subjects[s].off);
             }
@@ -183,12 +152,12 @@ static void mixed(void **state) {
             add(a, &f, &seed, 2, 12, 4, i % 4 == 0);
             if (i % 3 == 1) a->q[i].slot = 0, a->q[i].n_prompt = 12;
         }
-        ask(m, a->q, a->n);
+        tiny_ask(m, a->q, a->n);
         for (int i = 0; i < 12; i++) check_one(m, &f, a, i, subjects[s].off);
         retrace_query one = a->q[1], again = a->q[1];
-        ask(m, &one, 1);
-        ask(m, a->q, 1); /* passing */
-        ask(m, &again, 1);
+        tiny_ask(m, &one, 1);
+        tiny_ask(m, a->q, 1); /* passing */
+        tiny_ask(m, &again, 1);
         if (f.rewind[0] == 'e') assert_true(again.evaluated < again.n);
         free_asked(a);
         retrace_model_close(m);
@@ -214,8 +183,8 @@ static void longer(void **state) {
                 w.slot = 0;
                 w.n_prompt = w.n;
                 w.logp = want;
-                ask(m, &q, 1);
-                ask(m, &w, 1);
+                tiny_ask(m, &q, 1);
+                tiny_ask(m, &w, 1);
                 assert_true(isnan(logp[0]) == isnan(want[0]));
                 for (int i = 1; i < q.n; i++)
                     assert_true(fabs(logp[i] - want[i]) <= subjects[s].off);
@@ -234,7 +203,7 @@ static void a_thousand(void **state) {
         if (!m) continue;
         asked *a = new_asked();
         for (int i = 0; i < MANY; i++) add(a, &f, &seed, 1, 6, 2, 0);
-        ask(m, a->q, a->n);
+        tiny_ask(m, a->q, a->n);
         for (int i = 0; i < MANY; i += 37) check_one(m, &f, a, i, subjects[s].off);
         free_asked(a);
         retrace_model_close(m);
@@ -253,7 +222,7 @@ static void counted(void **state) {
         asked *a = new_asked();
         for (int i = 0; i < 50; i++) add(a, &f, &seed, 3, 10, 5, 0);
         for (int i = 0; i < 50; i++) a->v[i][3] = i % 2 ? 1 : 2;
-        ask(m, a->q, a->n);
+        tiny_ask(m, a->q, a->n);
         for (int i = 0; i < 50; i++) sum += a->q[i].evaluated;
         int shares =
             !subjects[s].file || f.rewind[0] == 'e' || strcmp(subjects[s].file, "swa.gguf") == 0;
@@ -282,7 +251,7 @@ static void wrong(void **state) {
             for (int i = 0; i < a->n; i++) assert_int_equal(a->q[i].answered, 0);
             a->q[3].n = 6;
         }
-        ask(m, a->q, a->n);
+        tiny_ask(m, a->q, a->n);
         for (int i = 0; i < a->n; i++) check_one(m, &f, a, i, subjects[s].off);
         free_asked(a);
         retrace_model_close(m);
@@ -294,5 +263,5 @@ int main(void) {
         cmocka_unit_test(as_ordinary), cmocka_unit_test(mixed),   cmocka_unit_test(longer),
         cmocka_unit_test(a_thousand),  cmocka_unit_test(counted), cmocka_unit_test(wrong),
     };
-    return cmocka_run_group_tests(tests, write_table, remove_table);
+    return cmocka_run_group_tests(tests, tiny_table_write, tiny_table_remove);
 }

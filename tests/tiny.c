@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -44,6 +45,45 @@ retrace_model *tiny_open(const char *path, const char *settings) {
     retrace_error err;
     if (tiny_try(&m, path, settings, &err) < 0) fail_msg("%s", err.msg);
     return m;
+}
+
+const char *tiny_table_json =
+    "{\"tokens\": [\"a\", \"b\", \"c\", \"d\", {\"text\": \"</s>\", \"end\": true}],"
+    " \"rows\": [{\"context\": [], \"next\": {\"a\": 4, \"b\": 2, \"c\": 1, \"d\": 1, \"</s>\": "
+    "1}},"
+    " {\"context\": [\"a\"], \"next\": {\"a\": 1, \"b\": 5, \"c\": 2, \"d\": 2, \"</s>\": 3}},"
+    " {\"context\": [\"b\", \"a\"], \"next\": {\"a\": 3, \"b\": 1, \"c\": 1, \"d\": 7, \"</s>\": "
+    "1}}]}";
+
+const char *tiny_table(void) {
+    static char path[64];
+    snprintf(path, sizeof path, "/tmp/retrace-table-%ld.json", (long)getpid());
+    return path;
+}
+
+int tiny_table_write(void **state) {
+    (void)state;
+    FILE *f = fopen(tiny_table(), "w");
+    if (!f) return -1;
+    fputs(tiny_table_json, f);
+    return fclose(f);
+}
+
+int tiny_table_remove(void **state) {
+    (void)state;
+    return remove(tiny_table());
+}
+
+void tiny_ask(retrace_model *m, retrace_query *q, int n) {
+    retrace_error err;
+    if (retrace_model_eval(m, q, n, &err) < 0) fail_msg("%s", err.msg);
+    for (int i = 0; i < n; i++) assert_int_equal(q[i].answered, 1);
+}
+
+float *tiny_row(const retrace_model_info *f) {
+    float *row = malloc((size_t)f->vocab * sizeof *row);
+    assert_non_null(row);
+    return row;
 }
 
 uint64_t tiny_random(uint64_t *seed) {

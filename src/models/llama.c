@@ -1,21 +1,14 @@
 /* llama.c - the back end over libllama: `llama:FILE.gguf`.
  *
- * The caller always hands over whole sequences. What can be reused of an earlier one is decided
- * here and nowhere else. A *slot* is one sequence in libllama's memory with the tokens it was fed
- * and how they were batched. A question first cuts its slot back to a prefix that is fit for reuse,
- * then feeds the rest.
- *
- * Cutting is checked, not assumed. Models with a running state refuse it, and a sliding window may
- * have dropped what the earlier position needs; then the newest *snapshot* at or before the cut is
- * put back and the tokens behind it are fed again, or all of them. After any failure everything is
- * forgotten. */
+ * Its settings, opening a file, and who answers what: questions in slots go to llama_memory.c,
+ * passing ones to llama_passing.c, text to llama_text.c, tables of bigrams to llama_factors.c. */
 #include "base.h"
 #include "llama_cores.h"
 #include "llama_expand.h"
 #include "llama_factors.h"
 #include "llama_gguf.h"
+#include "llama_memory.h"
 #include "llama_passing.h"
-#include "llama_question.h"
 #include "llama_shim.h"
 #include "llama_text.h"
 #include "models.h"
@@ -60,302 +53,18 @@ static const retrace_setting_info table[] = {
     {0},
 };
 
-/* A copy of what cannot be cut, taken when the first `pos` tokens had been fed. */
-typedef struct snapshot {
-    unsigned char *data;
-    size_t size;
-    int pos;
-    int at_prompt; /* the end of the current prompt, which is kept longest */
-} snapshot;
-
-typedef struct slot {
-    retrace_token *tokens; /* what the sequence holds */
-    int *ends;             /* ends[i]: end of the batch that began at i; 0: none began there */
-    int n;
-    snapshot *snaps; /* by rising pos */
-    int n_snaps, cap_snaps;
-    size_t snap_bytes;
-    struct job *user; /* the question being answered on it */
-} slot;
-
-/* A question on its way. */
-typedef struct job {
-    retrace_query *q;
-    slot *s;
-    int seq;
-    int first;  /* first row whose logits are asked for */
-    int until;  /* tokens to feed */
-    int prompt; /* end of the batched part */
-    int pos;    /* tokens in the slot */
-    int end;    /* after the batch in preparation; pos when it has no part in it */
-    int row;    /* of the token at pos in that batch */
-    int done;
-} job;
-
 typedef struct model {
     struct retrace_model base;
     rt_llama *l;
+    rt_memory *memory;
     rt_passing *passing; /* NULL before the first passing question */
     rt_work *work;       /* NULL before it is needed; so the next */
     rt_factorer *factorer;
-    slot *slots;
     retrace_token_info *vocab;
     char *pieces;
     char *name, *path;
-    int n_slots;
     int n_threads;
-    int n_batch, n_logits; /* most rows in a batch, and most of them with logits */
-    int stretch;           /* tokens of a prompt fed at once: batch_size */
-    int deterministic;
-    int recurrent, window;
-    int every;          /* tokens between snapshots; 0: none are taken */
-    size_t snap_budget; /* bytes of snapshots of one slot */
 } model;
-
-/* ==== Snapshots ==== */
-
-static void drop_snapshot(slot *s, int i) {
-    s->snap_bytes -= s->snaps[i].size;
-    retrace_free(s->snaps[i].data);
-    s->n_snaps--;
-    memmove(s->snaps + i, s->snaps + i + 1, (size_t)(s->n_snaps - i) * sizeof *s->snaps);
-}
-
-static void drop_behind(slot *s, int pos) {
-    while (s->n_snaps > 0 && s->snaps[s->n_snaps - 1].pos > pos) drop_snapshot(s, s->n_snaps - 1);
-}
-
-/* Drops the oldest, the prompt's last, until `size` more bytes fit. */
-static int make_room(const model *m, slot *s, size_t size) {
-    while (s->snap_bytes + size > m->snap_budget && s->n_snaps > 0) {
-        int victim = s->snaps[0].at_prompt && s->n_snaps > 1 ? 1 : 0;
-        drop_snapshot(s, victim);
-    }
-    return s->snap_bytes + size <= m->snap_budget;
-}
-
-/* Snapshots only save work, so one that cannot be had is left out. */
-static void take_snapshot(model *m, job *j) {
-    slot *s = j->s;
-    int last = s->n_snaps ? s->snaps[s->n_snaps - 1].pos : 0;
-    int at_prompt = j->pos == j->prompt;
-    if (!m->every || j->pos == last || (!at_prompt && j->pos - last < m->every)) return;
-    for (int i = 0; at_prompt && i < s->n_snaps; i++) s->snaps[i].at_prompt = 0;
-    size_t size = rt_llama_state_size(m->l, j->seq);
-    if (size == 0 || !make_room(m, s, size)) return;
-    if (rt_grow(&s->snaps, &s->cap_snaps, s->n_snaps + 1, sizeof *s->snaps) < 0) return;
-    unsigned char *data = retrace_alloc(size);
-    if (!data) return;
-    if (!rt_llama_state_save(m->l, j->seq, data, size)) {
-        retrace_free(data);
-        return;
-    }
-    s->snaps[s->n_snaps++] = (snapshot){data, size, j->pos, at_prompt};
-    s->snap_bytes += size;
-}
-
-/* ==== Cutting ==== */
-
-static void forget(slot *s) {
-    while (s->n_snaps > 0) drop_snapshot(s, s->n_snaps - 1);
-    s->n = 0;
-}
-
-static void forget_all(model *m) {
-    rt_llama_clear(m->l);
-    for (int i = 0; i < m->n_slots; i++) {
-        forget(&m->slots[i]);
-        m->slots[i].user = NULL;
-    }
-}
-
-/* 1 when the memory holds all that the token at `pos` looks back at, and nothing behind it. */
-static int is_whole(const model *m, int seq, int pos) {
-    int from, last;
-    rt_llama_span(m->l, seq, &from, &last);
-    if (last != pos - 1) return 0;
-    if (m->window == 0 || m->recurrent) return 1;
-    return from >= 0 && from <= (pos > m->window ? pos - m->window : 0);
-}
-
-static int cut_to(const model *m, int seq, int pos) {
-    return rt_llama_cut(m->l, seq, pos) && is_whole(m, seq, pos);
-}
-
-/* Takes the slot back to `pos` tokens, or fewer. */
-static void rewind_slot(model *m, slot *s, int seq, int pos) {
-    if (pos == s->n) return;
-    drop_behind(s, pos);
-    if (pos > 0 && cut_to(m, seq, pos)) {
-        s->n = pos;
-        return;
-    }
-    while (s->n_snaps > 0) {
-        const snapshot *snap = &s->snaps[s->n_snaps - 1];
-        int at = snap->pos;
-        if (at <= pos && rt_llama_state_load(m->l, seq, snap->data, snap->size) &&
-            cut_to(m, seq, at)) {
-            s->n = at;
-            return;
-        }
-        drop_snapshot(s, s->n_snaps - 1);
-    }
-    rt_llama_cut(m->l, seq, 0);
-    forget(s);
-}
-
-/* ==== Plans ====
- *
- *     prompt, in batches of batch_size      then one by one
- *     |----------|----------|----------|-----|-|-|-|-|-|-|-|
- *
- * The same tokens in the same batches give the same bits; other batches round otherwise. With
- * `deterministic` each question is decoded alone, and a prefix is reused only as far as it was fed
- * by the very batches the question would use itself. Without it the questions of a call share
- * batches, and any common prefix is reused. */
-
-static int least(int a, int b) {
-    return a < b ? a : b;
-}
-
-static int most(int a, int b) {
-    return a > b ? a : b;
-}
-
-/* Where the batch that begins at `pos` ends when the question is decoded alone. */
-static int plan_end(const model *m, const job *j, int pos) {
-    if (pos >= j->prompt) return pos + 1;
-    int end = least(j->prompt, (pos / m->stretch + 1) * m->stretch);
-    return least(end, most(j->first, pos) + m->n_logits);
-}
-
-static int common_prefix(const job *j) {
-    int limit = least(j->s->n, least(j->until, j->first)), i = 0;
-    while (i < limit && j->s->tokens[i] == j->q->tokens[i]) i++;
-    return i;
-}
-
-/* How many of the slot's tokens may stay. */
-static int reusable(const model *m, const job *j) {
-    int common = common_prefix(j), pos = 0;
-    if (!m->deterministic) return common;
-    while (pos < common) {
-        int end = plan_end(m, j, pos);
-        if (end > common || j->s->ends[pos] != end) break;
-        pos = end;
-    }
-    return pos;
-}
-
-static void begin(model *m, job *j) {
-    rt_need need = rt_question_begin(j->q);
-    j->until = need.until;
-    j->first = need.first;
-    j->prompt = least(most(j->q->n_prompt, 0), j->until);
-    j->s->user = j;
-    if (j->until > 0) rewind_slot(m, j->s, j->seq, reusable(m, j));
-    j->pos = j->end = j->until > 0 ? j->s->n : 0;
-}
-
-/* ==== Decoding ==== */
-
-typedef struct batch {
-    int n, n_wanted;
-} batch;
-
-/* Gives the job its share of the batch: all of its next stretch, or what fits. */
-static void add_stretch(model *m, job *j, batch *b) {
-    int end = least(plan_end(m, j, j->pos), j->pos + m->n_batch - b->n);
-    end = least(end, most(j->first, j->pos) + m->n_logits - b->n_wanted);
-    if (end <= j->pos) return;
-    for (int i = j->pos; i < end; i++) {
-        int want = i >= j->first;
-        int row = rt_llama_put(m->l, j->q->tokens[i], i, j->seq, want);
-        if (i == j->pos) j->row = row;
-        b->n_wanted += want;
-    }
-    b->n += end - j->pos;
-    j->end = end;
-}
-
-static int read_rows(model *m, job *j, retrace_error *err) {
-    int rc = RETRACE_OK;
-    for (int i = most(j->first, j->pos); i < j->end && rc == RETRACE_OK; i++) {
-        const float *logits = rt_llama_row(m->l, j->row + i - j->pos);
-        rc = rt_question_row(j->q, i, logits, m->base.facts.vocab, err);
-    }
-    return rc;
-}
-
-/* Records what the slot holds now. */
-static void advance(model *m, job *j) {
-    slot *s = j->s;
-    int n = j->end - j->pos;
-    memcpy(s->tokens + j->pos, j->q->tokens + j->pos, (size_t)n * sizeof *s->tokens);
-    memset(s->ends + j->pos, 0, (size_t)n * sizeof *s->ends);
-    s->ends[j->pos] = j->end;
-    s->n = j->pos = j->end;
-    j->q->evaluated += n;
-    take_snapshot(m, j);
-    j->done = j->pos == j->until;
-    if (j->done) s->user = NULL;
-}
-
-/* 1 when the job holds its slot and has something to feed; takes a slot that is free. */
-static int is_live(model *m, job *j) {
-    if (j->done || (j->s->user && j->s->user != j)) return 0;
-    if (!j->s->user) begin(m, j);
-    j->done = j->pos >= j->until;
-    if (j->done) j->s->user = NULL;
-    return !j->done;
-}
-
-/* One call of llama_decode: single tokens first, then prompts. *n_left counts the jobs not done. */
-static int run_round(model *m, job *jobs, int n, int *n_left, retrace_error *err) {
-    batch b = {0};
-    int rc = RETRACE_OK;
-    for (int i = 0; i < n; i++) {
-        job *j = &jobs[i];
-        j->end = j->pos;
-        if (is_live(m, j) && plan_end(m, j, j->pos) == j->pos + 1) add_stretch(m, j, &b);
-    }
-    for (int i = 0; i < n; i++) {
-        job *j = &jobs[i];
-        if (j->s->user == j && j->end == j->pos) add_stretch(m, j, &b);
-    }
-    if (b.n > 0) rc = rt_llama_decode(m->l, err);
-    *n_left = 0;
-    for (int i = 0; i < n && rc == RETRACE_OK; i++) {
-        job *j = &jobs[i];
-        if (j->s->user == j && j->end > j->pos) {
-            rc = read_rows(m, j, err);
-            if (rc == RETRACE_OK) advance(m, j);
-        }
-        *n_left += !j->done;
-    }
-    return rc;
-}
-
-/* Answers the questions that are not passing, in their slots. */
-static int eval_slots(model *m, retrace_query *q, int n, retrace_error *err) {
-    int k = 0;
-    job *jobs = retrace_calloc((size_t)n, sizeof *jobs);
-    if (!jobs) return rt_nomem(err);
-    for (int i = 0; i < n; i++) {
-        if (q[i].slot == RETRACE_PASSING) continue;
-        int seq = (q[i].slot % m->n_slots + m->n_slots) % m->n_slots;
-        jobs[k++] = (job){.q = &q[i], .s = &m->slots[seq], .seq = seq};
-        q[i].evaluated = 0;
-    }
-    int rc = RETRACE_OK, together = m->deterministic ? 1 : k;
-    for (int i = 0; i < k && rc == RETRACE_OK; i += together) {
-        int left = 1;
-        while (left > 0 && rc == RETRACE_OK) rc = run_round(m, jobs + i, together, &left, err);
-    }
-    if (rc < 0) forget_all(m);
-    retrace_free(jobs);
-    return rc;
-}
 
 static int want_work(model *m, retrace_error *err) {
     return m->work ? RETRACE_OK : rt_work_new(&m->work, m->n_threads, err);
@@ -365,7 +74,7 @@ static int eval(retrace_model *base, retrace_query *q, int n, retrace_error *err
     model *m = (model *)base;
     int n_passing = 0, rc = RETRACE_OK;
     for (int i = 0; i < n; i++) n_passing += q[i].slot == RETRACE_PASSING;
-    if (n_passing < n) rc = eval_slots(m, q, n, err);
+    if (n_passing < n) rc = rt_memory_eval(m->memory, q, n, err);
     if (n_passing > 0 && rc == RETRACE_OK) rc = want_work(m, err);
     if (n_passing > 0 && rc == RETRACE_OK && !m->passing) {
         m->passing = rt_passing_new(m->l, m->work, m->n_threads);
@@ -447,17 +156,11 @@ static const retrace_factors factors = {
 static void close_model(retrace_model *base) {
     model *m = (model *)base;
     if (!m) return;
-    for (int i = 0; m->slots && i < m->n_slots; i++) {
-        forget(&m->slots[i]);
-        retrace_free(m->slots[i].snaps);
-        retrace_free(m->slots[i].tokens);
-        retrace_free(m->slots[i].ends);
-    }
+    rt_memory_free(m->memory);
     rt_passing_free(m->passing);
     rt_factorer_free(m->factorer);
     rt_work_free(m->work);
     rt_llama_close(m->l);
-    retrace_free(m->slots);
     retrace_free(m->vocab);
     retrace_free(m->pieces);
     retrace_free(m->name);
@@ -482,17 +185,6 @@ static int load_vocab(model *m, int n, retrace_error *err) {
         at += (size_t)m->vocab[id].n;
     }
     m->base.vocab = m->vocab;
-    return RETRACE_OK;
-}
-
-static int make_slots(model *m, int n_ctx, retrace_error *err) {
-    m->slots = retrace_calloc((size_t)m->n_slots, sizeof *m->slots);
-    if (!m->slots) return rt_nomem(err);
-    for (int i = 0; i < m->n_slots; i++) {
-        m->slots[i].tokens = retrace_alloc((size_t)n_ctx * sizeof(retrace_token));
-        m->slots[i].ends = retrace_calloc((size_t)n_ctx, sizeof(int));
-        if (!m->slots[i].tokens || !m->slots[i].ends) return rt_nomem(err);
-    }
     return RETRACE_OK;
 }
 
@@ -535,18 +227,18 @@ static int fill(model *m, const char *path, uint64_t hash, const settings *s, re
     rt_llama_facts f;
     rt_llama_facts_of(m->l, &f);
     int cannot_cut = f.recurrent || window_forgets(&f, s);
-    m->n_batch = f.n_batch;
-    m->n_logits = f.n_logits;
-    m->stretch = least((int)s->batch_size, f.n_batch);
-    m->recurrent = f.recurrent;
-    m->window = f.window;
-    m->snap_budget = ((size_t)s->snapshots << 20) / (size_t)m->n_slots;
-    if (cannot_cut && s->snapshots > 0) m->every = f.recurrent ? EVERY_STATE : EVERY_WINDOW;
+    rt_memory_params memory = {
+        .n_slots = (int)s->parallel,
+        .batch_size = (int)s->batch_size,
+        .deterministic = s->deterministic,
+        .snap_budget = ((size_t)s->snapshots << 20) / (size_t)s->parallel,
+    };
+    if (cannot_cut && s->snapshots > 0) memory.every = f.recurrent ? EVERY_STATE : EVERY_WINDOW;
     m->base.facts = (retrace_model_info){
         .backend = "llama",
-        .rewind = !cannot_cut ? "exact"
-                  : m->every  ? "snapshot"
-                              : "replay",
+        .rewind = !cannot_cut    ? "exact"
+                  : memory.every ? "snapshot"
+                                 : "replay",
         .vocab = f.vocab,
         .n_ctx = f.n_ctx,
         .n_params = f.n_params,
@@ -561,7 +253,7 @@ static int fill(model *m, const char *path, uint64_t hash, const settings *s, re
     m->base.facts.name = m->name;
     if (rc == RETRACE_OK) rc = load_vocab(m, f.vocab, err);
     if (rc == RETRACE_OK) m->base.facts.start = find_start(m, &f);
-    return rc == RETRACE_OK ? make_slots(m, f.n_ctx, err) : rc;
+    return rc == RETRACE_OK ? rt_memory_new(&m->memory, m->l, &memory, err) : rc;
 }
 
 static int open_file(model *m, const char *path, const settings *s, retrace_error *err) {
@@ -571,16 +263,14 @@ static int open_file(model *m, const char *path, const settings *s, retrace_erro
         retrace_free(device);
         return rt_nomem(err);
     }
-    m->n_slots = (int)s->parallel;
-    m->deterministic = s->deterministic;
     m->n_threads = s->threads ? (int)s->threads : rt_cores();
     rt_llama_params p = {
         .path = path,
         .device = device,
         .n_gpu_layers = (int)s->n_gpu_layers,
         .n_ctx = (int)s->ctx_size,
-        .n_batch = most((int)s->batch_size, m->n_slots),
-        .n_seq = m->n_slots,
+        .n_batch = (int)(s->batch_size > s->parallel ? s->batch_size : s->parallel),
+        .n_seq = (int)s->parallel,
         .n_threads = m->n_threads,
         .swa_full = s->swa_full,
     };

@@ -11,8 +11,10 @@
  * docs/adding.md takes this file as the one to copy. */
 #define _POSIX_C_SOURCE 200809L
 #include "models.h"
+#include "top.h"
 
 #include "../base.h"
+#include "../model.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -394,7 +396,8 @@ static int count_rows(table *t, const retrace_query *q, int *rows) {
     int same = 0, held = t->slot[q->slot].n;
     retrace_token **cache = &t->slot[q->slot].tokens;
     while (same < q->n && same < held && (*cache)[same] == q->tokens[same]) same++;
-    if (same == q->n && same > 0) same--; /* the last token is computed again for its answer */
+    int read = q->logp || q->next;
+    if (read && same == q->n && same > 0) same--; /* computed again for its answer */
     if (q->logp && q->from > 0 && same > q->from - 1) same = q->from - 1;
     if (rt_grow(cache, &t->slot[q->slot].cap, q->n, sizeof **cache)) return RETRACE_ENOMEM;
     if (q->n) memcpy(*cache, q->tokens, (size_t)q->n * sizeof **cache);
@@ -403,12 +406,17 @@ static int count_rows(table *t, const retrace_query *q, int *rows) {
     return RETRACE_OK;
 }
 
+/* A passing question that asks for nothing is not even fed. */
+static int passes(const retrace_query *q) {
+    return q->slot == RETRACE_PASSING && (q->logp || q->next);
+}
+
 /* How many tokens the passing questions of a call have in common at their beginning. */
 static int common_beginning(const retrace_query *q, int n) {
     const retrace_query *first = NULL;
     int same = 0;
     for (int i = 0; i < n; i++) {
-        if (q[i].slot != RETRACE_PASSING) continue;
+        if (!passes(&q[i])) continue;
         int limit = first ? same : q[i].n, k = 0;
         if (!first) first = &q[i];
         while (k < limit && k < q[i].n && q[i].tokens[k] == first->tokens[k]) k++;
@@ -421,12 +429,26 @@ static int common_beginning(const retrace_query *q, int n) {
 static void count_passing(retrace_query *q, int n) {
     int common = common_beginning(q, n), paid = 0;
     for (int i = 0; i < n; i++) {
-        if (q[i].slot != RETRACE_PASSING) continue;
+        if (!passes(&q[i])) continue;
         int same = common < q[i].n ? common : common - 1; /* the last token gives the answer */
         if (q[i].logp && q[i].from > 0 && same > q[i].from - 1) same = q[i].from - 1;
         q[i].evaluated = paid && same > 0 ? q[i].n - same : q[i].n;
         paid = 1;
     }
+}
+
+/* What is asked about the place before token k, or after the last one. */
+static void answer_place(const table *t, const retrace_query *q, int k) {
+    int row = row_for(t, q->tokens, k), vocab = t->base.facts.vocab;
+    const float *logits = t->logits[row];
+    if (k < q->n) {
+        double logp = k > 0 ? (double)logits[q->tokens[k]] - t->lse[row] : NAN;
+        q->logp[k - q->from] = logp;
+    } else {
+        memcpy(q->next, logits, (size_t)vocab * sizeof *logits);
+    }
+    if (q->top && (k > 0 || k == q->n))
+        rt_top_of(logits, vocab, t->lse[row], q->n_top, rt_top_at(q, k));
 }
 
 static int table_eval(retrace_model *m, retrace_query *q, int n, retrace_error *err) {
@@ -435,14 +457,8 @@ static int table_eval(retrace_model *m, retrace_query *q, int n, retrace_error *
     for (int i = 0; i < n; i++) {
         if (q[i].slot != RETRACE_PASSING && count_rows(t, &q[i], &q[i].evaluated))
             return rt_nomem(err);
-        for (int k = q[i].from; q[i].logp && k < q[i].n; k++) {
-            int row = row_for(t, q[i].tokens, k);
-            double logp = (double)t->logits[row][q[i].tokens[k]] - t->lse[row];
-            q[i].logp[k - q[i].from] = k > 0 ? logp : NAN;
-        }
-        if (q[i].next)
-            memcpy(q[i].next, t->logits[row_for(t, q[i].tokens, q[i].n)],
-                   (size_t)m->facts.vocab * sizeof(float));
+        for (int k = q[i].from; q[i].logp && k < q[i].n; k++) answer_place(t, &q[i], k);
+        if (q[i].next) answer_place(t, &q[i], q[i].n);
     }
     return RETRACE_OK;
 }
