@@ -103,7 +103,8 @@ enum {
     CLI_BIGRAM_BUILD = 256,
     CLI_BIGRAM_INFO = 512,
     CLI_BIGRAM_LOOK = 1024, /* row and column */
-    CLI_BACKWARD = 2048
+    CLI_BACKWARD = 2048,
+    CLI_SERVE = 4096
 };
 
 typedef enum cli_part {
@@ -183,6 +184,10 @@ int cli_read_list(const char *path, cli_buf *out);
 
 /* CLI_USAGE names a --ban-list that is not NAME=FILE. */
 int cli_lists_check(const cli_flags *f);
+/* Appends the folder of lists; nothing: there is none. */
+void cli_lists_folder(cli_buf *b);
+/* Is this a name that a list can have? */
+int cli_list_is_name(const char *s, size_t n);
 /* The file of a list, appended to *path; `spelled` opens messages. CLI_USAGE: no name; CLI_IO:
  * nowhere to look. */
 int cli_list_file(const cli_flags *f, const char *name, const char *spelled, cli_buf *path);
@@ -347,6 +352,8 @@ double cli_clock(void); /* seconds, monotonic */
 
 int cli_generate(const cli_flags *f);
 int cli_rules(const cli_flags *f);
+/* What `rules --json` prints, of one rule or driver or (NULL) of all. */
+json_t *cli_rules_json(const char *only);
 /* CLI_USAGE names a rule (or driver), or a setting of it, that does not exist, and one that may be
  * meant. */
 int cli_spec_check(const retrace_rule_spec *spec, const char *about, int driver);
@@ -361,5 +368,6 @@ int cli_bigram_info(const cli_flags *f);
 int cli_bigram_row(const cli_flags *f);
 int cli_bigram_column(const cli_flags *f);
 int cli_backward(const cli_flags *f);
+int cli_serve(const cli_flags *f); /* in server/serve.c */
 
 #endif

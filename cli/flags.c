@@ -8,6 +8,7 @@
 #include "rows.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,6 +125,31 @@ static void settle_backward(cli_flags *f) {
     add(f, &row);
 }
 
+/* `serve` has another default. */
+static void prefer_for_serve(cli_flags *f, const char *setting, cli_part part, const char *preset) {
+    cli_option *o = row_of(f, setting, part);
+    if (!o) return;
+    cli_option row = *o;
+    o->commands &= ~(unsigned)CLI_SERVE;
+    row.commands = CLI_SERVE;
+    row.preset = preset;
+    add(f, &row);
+}
+
+/* Requests say much of this themselves, and what they leave open is as OpenAI has it; how many run
+ * side by side is a flag of the server's own. */
+static void settle_serve(cli_flags *f) {
+    static const char *const theirs[] = {"max_tokens", "logprobs", "hold"};
+    cli_option *parallel = row_of(f, "parallel", CLI_ENGINE);
+    if (parallel) parallel->commands &= ~(unsigned)CLI_SERVE;
+    for (int i = 0; i < 3; i++) row_of(f, theirs[i], CLI_RUN)->commands &= ~(unsigned)CLI_SERVE;
+    prefer_for_serve(f, "temp", CLI_RUN, "1");
+    prefer_for_serve(f, "top_k", CLI_RUN, "0");
+    prefer_for_serve(f, "top_p", CLI_RUN, "1");
+    prefer_for_serve(f, "min_p", CLI_RUN, "0");
+    prefer_for_serve(f, "deterministic", CLI_ENGINE, "false");
+}
+
 void cli_flags_init(cli_flags *f, unsigned command) {
     retrace_plugin_info p;
     *f = (cli_flags){.command = command};
@@ -133,6 +159,7 @@ void cli_flags_init(cli_flags *f, unsigned command) {
     add_settings(f, retrace_model_infos(), CLI_ENGINE);
     add_settings(f, retrace_backward_infos(), CLI_BACK);
     settle_backward(f);
+    settle_serve(f);
     add_rows(f, cli_rows_last);
     for (int i = 0; i < f->n; i++) {
         cli_option *o = &f->v[i];
@@ -162,9 +189,10 @@ int cli_parse_bool(const char *v, int *out) {
 int cli_parse_int(const char *v, int64_t *out) {
     const char *digits = v + (*v == '-' || *v == '+');
     size_t n = strspn(digits, "0123456789");
-    if (n == 0 || n > 18 || digits[n]) return 0;
+    if (n == 0 || digits[n]) return 0;
+    errno = 0;
     *out = strtoll(v, NULL, 10);
-    return 1;
+    return errno == 0;
 }
 
 int cli_parse_real(const char *v, double *out) {

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const sections[] = {"Model",      "Table", "Prompt",    "Suffix", "Sampling",
-                                       "Candidates", "Rules", "Rewinding", "Output"};
+static const char *const sections[] = {"Model",      "Address", "Access",    "Limits",
+                                       "Table",      "Prompt",  "Suffix",    "Sampling",
+                                       "Candidates", "Rules",   "Rewinding", "Output"};
 enum { WITH_FIGURES = CLI_BACKWARD | CLI_BIGRAM_BUILD | CLI_BIGRAM_INFO | CLI_BIGRAM_LOOK };
 enum { N_SECTIONS = sizeof sections / sizeof *sections, LEFT = 34, RIGHT = 46 };
 
@@ -99,6 +100,11 @@ void cli_help(const cli_command *c, const cli_flags *f, FILE *to) {
     }
     fputs("\nEvery flag has an environment twin: --top-k is RETRACE_TOP_K. The flag wins.\n", to);
     if (f->command & WITH_FIGURES) fputs("docs/backward.md says what the figures mean.\n", to);
+    if (f->command & CLI_SERVE)
+        fputs("Flags of sampling and rewinding are for requests that say nothing themselves.\n"
+              "docs/http.md has what a request may say, and how to connect curl, Python and\n"
+              "SillyTavern.\n",
+              to);
 }
 
 /* ==== Markdown ==== */

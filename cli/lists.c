@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int is_name(const char *s, size_t n) {
+int cli_list_is_name(const char *s, size_t n) {
     static const char more[] = "-_.";
     for (size_t i = 0; i < n; i++) {
         int letter = (s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z');
@@ -22,7 +22,7 @@ int cli_lists_check(const cli_flags *f) {
     for (int i = 0; i < o->n; i++) {
         const char *given = o->given[i].s, *eq = strchr(given, '=');
         if (!eq || !eq[1]) return cli_fail(CLI_USAGE, "--ban-list: '%s' is not NAME=FILE", given);
-        if (!is_name(given, (size_t)(eq - given)))
+        if (!cli_list_is_name(given, (size_t)(eq - given)))
             return cli_fail(CLI_USAGE, "--ban-list: '%.*s' is no name (letters, digits, - _ .)",
                             (int)(eq - given), given);
     }
@@ -45,8 +45,7 @@ static const char *set(const char *variable) {
     return v && *v ? v : NULL;
 }
 
-/* The folder of lists; empty: there is none. */
-static void put_folder(cli_buf *b) {
+void cli_lists_folder(cli_buf *b) {
     const char *own = set("RETRACE_LISTS"), *config = set("XDG_CONFIG_HOME"), *home = set("HOME");
     if (own)
         cli_puts(b, own);
@@ -57,7 +56,7 @@ static void put_folder(cli_buf *b) {
 }
 
 int cli_list_file(const cli_flags *f, const char *name, const char *spelled, cli_buf *path) {
-    if (!is_name(name, strlen(name)))
+    if (!cli_list_is_name(name, strlen(name)))
         return cli_fail(CLI_USAGE, "%s: '%s' is no name of a list (letters, digits, - _ .)",
                         spelled, name);
     const char *file = given_file(f, name);
@@ -65,7 +64,7 @@ int cli_list_file(const cli_flags *f, const char *name, const char *spelled, cli
         cli_puts(path, file);
         return CLI_OK;
     }
-    put_folder(path);
+    cli_lists_folder(path);
     if (path->n == 0)
         return cli_fail(CLI_IO,
                         "%s: no folder of lists: set RETRACE_LISTS, or give --ban-list %s=FILE",

@@ -27,6 +27,7 @@ static const cli_command commands[] = {
      cli_bigram_row},
     {"bigram column", CLI_BIGRAM_LOOK, "FILE", "Show what precedes a token, by a table.",
      cli_bigram_column},
+    {"serve", CLI_SERVE, NULL, "Serve the model over HTTP, in OpenAI's form.", cli_serve},
     {"bench", CLI_BENCH, NULL, "Measure retrace against a bare libllama loop.", cli_bench},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };

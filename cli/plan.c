@@ -332,7 +332,7 @@ int cli_plan_flags(cli_plan *p, const cli_flags *f) {
     json_t *s = json_object();
     p->json = json_object();
     for (int i = 0; i < f->n; i++)
-        if (f->v[i].part == CLI_RUN) put_row(&f->v[i], s);
+        if (f->v[i].part == CLI_RUN && f->v[i].commands & CLI_GENERATE) put_row(&f->v[i], s);
     move_seed(p->json, s);
     json_object_set_new(p->json, "settings", s);
     const char *resample = json_string_value(json_object_get(s, "resample"));
@@ -475,12 +475,24 @@ static int set_prompt(cli_plan *p, const char *where) {
     return CLI_OK;
 }
 
+/* Which of several answers to one request it is: all but the first have it. */
+static int set_head(cli_plan *p, const char *where) {
+    json_t *head = json_object_get(p->json, "head");
+    json_int_t v = json_integer_value(head);
+    if (!head) return CLI_OK;
+    if (!json_is_integer(head) || v < 0 || v > INT32_MAX)
+        return cli_fail(CLI_USAGE, "%s: head: not a whole number from 0", where ? where : "flags");
+    p->options.head = (int)v;
+    return CLI_OK;
+}
+
 int cli_plan_options(cli_plan *p, const char *where) {
     retrace_options_default(&p->options);
     p->options.rules = p->rules;
     p->options.n_rules = p->n_rules;
     p->options.driver = json_string_value(json_object_get(settings_of(p), "driver"));
     int code = set_rows(p, where);
+    if (!code) code = set_head(p, where);
     if (!code) code = set_bias(p, where);
     if (!code) code = set_stops(p, where);
     return code ? code : set_prompt(p, where);

@@ -231,12 +231,16 @@ int cli_spec_check(const retrace_rule_spec *spec, const char *about, int driver)
     return unknown(what, spec->name, names, names_of(at, names, 0), "see 'retrace rules'");
 }
 
+json_t *cli_rules_json(const char *only) {
+    json_t *o = json_object();
+    json_object_set_new(o, "rules", list_json(retrace_rule_at, only));
+    json_object_set_new(o, "drivers", list_json(retrace_driver_at, only));
+    return o;
+}
+
 int cli_rules(const cli_flags *f) {
     int code = f->operand ? known(f->operand) : CLI_OK;
     if (code) return code;
     if (!cli_on(f, "json")) return print(f->operand);
-    json_t *o = json_object();
-    json_object_set_new(o, "rules", list_json(retrace_rule_at, f->operand));
-    json_object_set_new(o, "drivers", list_json(retrace_driver_at, f->operand));
-    return cli_json_line(o, stdout, "standard output");
+    return cli_json_line(cli_rules_json(f->operand), stdout, "standard output");
 }

@@ -87,7 +87,8 @@ static int check_setting(const char *key, json_t *value, const char *where) {
 
 int cli_start_check(const json_t *start, const char *where) {
     static const char *const texts[] = {"model", "prompt", "prompt_text", NULL};
-    static const char *const others[] = {"seq", "op", "prompt_tokens", "seed", "settings", NULL};
+    static const char *const others[] = {"seq",      "op", "prompt_tokens", "seed", "head",
+                                         "settings", NULL};
     const char *key;
     json_t *value;
     int code = CLI_OK;

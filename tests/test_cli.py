@@ -15,7 +15,7 @@ from conftest import DATA, PROGRAM, ROOT
 STORY = DATA / "cli_story.json"
 GREEDY = ["-m", STORY, "--temp", "0"]
 COMMANDS = ["generate", "rules", "tokenize", "info", "score", "replay", "pairs", "backward",
-            "bigram build", "bigram info", "bigram row", "bigram column", "bench"]
+            "bigram build", "bigram info", "bigram row", "bigram column", "serve", "bench"]
 
 
 def has_llama(retrace):
@@ -63,7 +63,7 @@ def test_help_of_a_command(retrace, command):
 
 def test_unknown_command(retrace):
     refused(retrace("genrate"), 2, "genrate", "'generate'")
-    refused(retrace("serve"), 2, "unknown command 'serve'")
+    refused(retrace("chat"), 2, "unknown command 'chat'")
     refused(retrace("--nothing"), 2, "--nothing")
 
 
