@@ -7,7 +7,7 @@ LLAMA ?= 1
 FUZZ_SECONDS ?= 60
 export LLAMA GGML FUZZ_SECONDS
 
-.PHONY: all demo check check-long bench bench-peers bench-backward fuzz format clean help
+.PHONY: all demo check check-long bench bench-peers bench-backward bench-server fuzz format clean help
 
 all:
 	@scripts/setup --check build
@@ -24,7 +24,7 @@ check:
 	@scripts/check -LE long $(CTEST_FLAGS)
 
 check-long:
-	@scripts/setup check
+	@scripts/setup check-long
 	@scripts/build all checks
 	@scripts/check $(CTEST_FLAGS)
 
@@ -42,6 +42,11 @@ bench-backward:
 	@scripts/setup demo
 	@scripts/build retrace benches
 	@bench/backward_run
+
+bench-server:
+	@scripts/setup demo
+	@scripts/build retrace benches
+	@bench/server_run
 
 fuzz:
 	@scripts/setup fuzz
@@ -62,6 +67,7 @@ help:
 	@echo 'make bench        measure against a bare libllama loop'
 	@echo 'make bench-peers  measure against other programs'
 	@echo 'make bench-backward   measure backward sampling (hours: see bench/backward_run)'
+	@echo 'make bench-server     measure the server (half an hour)'
 	@echo 'make fuzz         run each fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS))'
 	@echo 'make format       lay out the C files by .clang-format'
 	@echo 'make clean        remove build/ (the cache folder stays)'

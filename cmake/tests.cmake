@@ -4,7 +4,8 @@
 # sanitizers. A test whose source speaks of RETRACE_MODEL runs once more, as compiled for use, with that
 # variable naming the real model; one that speaks of RETRACE_LONG has a long run, with that set to 1.
 # Python tests run the program under the sanitizers; those marked `model` run as compiled for use, with
-# the real model. RETRACE_TINY is the folder of the small models with random weights.
+# the real model, and so do those marked `long`. A file that names another list of packages than
+# tests/requirements.txt runs with these. RETRACE_TINY is the folder of the small models with random weights.
 
 add_custom_target(checks)
 set(root ${CMAKE_SOURCE_DIR})
@@ -139,26 +140,64 @@ endforeach()
 # ==== The program, from Python ====
 
 if(program_sources)
-    rt_program(retrace_asan libretrace_asan asan retrace ${program_sources})
-    add_dependencies(checks retrace_asan)
+    rt_retrace(retrace_asan libretrace_asan asan)
+    rt_retrace(retrace_tsan libretrace_tsan tsan)
+    add_dependencies(checks retrace_asan retrace_tsan)
 endif()
 
 file(GLOB python_sources CONFIGURE_DEPENDS tests/test_*.py)
-set(pytest ${RETRACE_PYTHON} -m pytest -q -ra -p no:cacheprovider)
+set(pytest_flags -m pytest -q -ra -p no:cacheprovider)
 set(python_environment PYTHONDONTWRITEBYTECODE=1 RETRACE_BUILD=${CMAKE_BINARY_DIR})
-if(RETRACE_PYTHON AND program_sources)
+set(asan_environment ${python_environment} RETRACE=$<TARGET_FILE:retrace_asan>)
+set(use_environment ${python_environment} RETRACE=$<TARGET_FILE:retrace>
+    RETRACE_MODEL=${RETRACE_TEST_MODEL})
+
+# python_of(OUT SOURCE): the Python with the packages that a test names; empty: it is not there.
+function(python_of out source)
+    set(python ${RETRACE_PYTHON})
+    mentions(clients ${source} requirements-clients)
+    mentions(lm_eval ${source} requirements-lm-eval)
+    if(lm_eval)
+        set(python ${RETRACE_PYTHON_LM_EVAL})
+    elseif(clients)
+        set(python ${RETRACE_PYTHON_CLIENTS})
+    endif()
+    set(${out} ${python} PARENT_SCOPE)
+endfunction()
+
+# A test file runs under the sanitizers; what is marked `model` and `long` in it runs as compiled for
+# use; one that speaks of RETRACE_TSAN has a part for the program under the thread sanitizer too.
+function(python_test source)
+    get_filename_component(name ${source} NAME)
+    python_of(python ${source})
+    if(NOT python)
+        return()
+    endif()
+    set(pytest ${python} ${pytest_flags})
+    add_run(${name} cli "${asan_environment}" ${pytest} ${source})
+    needs_tiny(${name} ${source})
+    mentions(real ${source} "mark\\.model")
+    mentions(long ${source} "mark\\.long")
+    mentions(tsan ${source} RETRACE_TSAN)
+    if(tsan)
+        set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
+            RETRACE_TSAN=$<TARGET_FILE:retrace_tsan>)
+    endif()
+    if(real AND RETRACE_LLAMA AND RETRACE_TEST_MODEL)
+        add_model_run(${name}-real "cli;model" "${use_environment}" ${pytest} -m model
+            ${source})
+        needs_tiny(${name}-real ${source})
+    endif()
+    if(long)
+        add_model_run(${name}-long "cli;long" "RETRACE_LONG=1;${use_environment}" ${pytest} -m long
+            ${source})
+        set_tests_properties(${name}-long PROPERTIES TIMEOUT 7200)
+    endif()
+endfunction()
+
+if(program_sources)
     foreach(source IN LISTS python_sources)
-        get_filename_component(name ${source} NAME)
-        add_run(${name} cli "${python_environment};RETRACE=$<TARGET_FILE:retrace_asan>"
-            ${pytest} ${source})
-        needs_tiny(${name} ${source})
-        mentions(real ${source} "mark\\.model")
-        if(real AND RETRACE_LLAMA AND RETRACE_TEST_MODEL)
-            set(use RETRACE=$<TARGET_FILE:retrace> RETRACE_MODEL=${RETRACE_TEST_MODEL})
-            add_model_run(${name}-real "cli;model" "${python_environment};${use}"
-                ${pytest} -m model ${source})
-            needs_tiny(${name}-real ${source})
-        endif()
+        python_test(${source})
     endforeach()
 endif()
 

@@ -90,7 +90,7 @@ cache_unlock() {
 # What was found, for scripts/build and the others. Targets that do not look for libllama keep what an
 # earlier one found.
 write_env() {
-    local python= model=
+    local model=
     case $stage in
     fuzz | format)
         if [ -e build/setup.env ]; then
@@ -100,13 +100,15 @@ write_env() {
         fi
         ;;
     esac
-    python_there && python=$python_dir/bin/python
+    python_there || true
     model=$cache/models/$model_name
     [ -e "$model" ] || model=
     {
         printf 'SETUP_LLAMA=%q\n' "$want_llama"
         printf 'SETUP_LLAMA_DIR=%q\n' "$llama_dir"
-        printf 'SETUP_PYTHON=%q\n' "$python"
+        printf 'SETUP_PYTHON=%q\n' "$(python_of "$python_dir")"
+        printf 'SETUP_PYTHON_CLIENTS=%q\n' "$(python_of "$clients_dir")"
+        printf 'SETUP_PYTHON_LM_EVAL=%q\n' "$(python_of "$lm_eval_dir")"
         printf 'SETUP_MODEL=%q\n' "$model"
     } >build/setup.env.new
     if cmp -s build/setup.env.new build/setup.env; then

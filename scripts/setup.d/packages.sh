@@ -53,6 +53,7 @@ packages_missing() {
         need libutf8proc-dev "utf8proc" pkg-config --exists libutf8proc
         need libpcre2-dev "PCRE2" pkg-config --exists libpcre2-8
         need libjansson-dev "jansson" pkg-config --exists jansson
+        need libmicrohttpd-dev "libmicrohttpd" pkg-config --exists libmicrohttpd
         [ "$2" = 0 ] || need g++ "a C++ compiler" command -v "${CXX:-c++}"
     fi
     case $1 in
