@@ -1,6 +1,7 @@
 """What the tests of the program share: the program itself, a clean environment, terminals.
 
 RETRACE names the program; RETRACE_MODEL, when set, the real model, and the tests marked `model` run.
+With RETRACE_LONG the tests marked `long` run.
 """
 import fcntl
 import json
@@ -24,12 +25,15 @@ MODEL = os.environ.get("RETRACE_MODEL", "")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "model: needs the real model (RETRACE_MODEL)")
+    config.addinivalue_line("markers", "long: takes minutes (RETRACE_LONG)")
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("model") and not MODEL:
             item.add_marker(pytest.mark.skip(reason="RETRACE_MODEL is not set"))
+        if item.get_closest_marker("long") and not os.environ.get("RETRACE_LONG"):
+            item.add_marker(pytest.mark.skip(reason="RETRACE_LONG is not set"))
 
 
 class Result:
