@@ -300,7 +300,7 @@ static void look(conn *c) {
             close_own(c);
         return;
     }
-    if (!c->first) c->first = cli_clock();
+    if (c->first <= 0) c->first = cli_clock();
     head_state state = head_check(head, (size_t)n, &e);
     if (state == HEAD_PART && c->hung_up)
         state = head_broken(&e, "the head of the request is not whole");
@@ -382,16 +382,16 @@ static void tick(conn *c, double now) {
     }
     switch (c->state) {
     case CONN_YOUNG:
-        if (c->first && now - c->first > HEAD_S)
+        if (c->first > 0 && now - c->first > HEAD_S)
             late(c, "the head of the request took longer than 10 s");
-        else if (!c->first && age > (c->f->draining ? EARLY_S : IDLE_S))
+        else if (c->first <= 0 && age > (c->f->draining ? EARLY_S : IDLE_S))
             close_own(c);
         break;
     case CONN_IDLE:
         if (c->barred) break;
-        if (c->suspended && c->first && now - c->first > HEAD_S)
+        if (c->suspended && c->first > 0 && now - c->first > HEAD_S)
             late(c, "the head of the request took longer than 10 s");
-        else if (age > IDLE_S + HEAD_S || (!c->first && (age > IDLE_S || c->f->draining)))
+        else if (age > IDLE_S + HEAD_S || (c->first <= 0 && (age > IDLE_S || c->f->draining)))
             let_go(c);
         break;
     case CONN_HEAD:

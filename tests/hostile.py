@@ -327,7 +327,7 @@ WRONG += [
     ("max_tokens", 1e300), ("seed", 1.5), ("seed", -2), ("seed", 10**30), ("seed", 1e30),
     ("best_of", 3), ("best_of", 0), ("suffix", "x"), ("logprobs", 21), ("logprobs", -1),
     ("logprobs", 1.5), ("logprobs", "five"), ("stuck_mass", 2), ("max_rewinds", -2),
-    ("stop", 5), ("stop", {"a": 1}), ("stop", [5]), ("stop", ["x"] * 17), ("stop", "x" * 257),
+    ("stop", 5), ("stop", {"a": 1}), ("stop", [5]), ("stop", ["x"] * 65), ("stop", "x" * 257),
     ("stop", [["x"]]),
     ("logit_bias", {"999999": 1}), ("logit_bias", {"-1": 1}), ("logit_bias", {"256": 101}),
     ("logit_bias", {"256": "x"}), ("logit_bias", {"256": {}}), ("logit_bias", 5),

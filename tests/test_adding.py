@@ -29,7 +29,7 @@ def edit(path, old, new):
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     tree = tmp_path_factory.mktemp("tree")
-    for part in ("include", "src", "cli"):
+    for part in ("include", "src", "cli", "server"):
         shutil.copytree(ROOT / part, tree / part)
     for name, code in blocks().items():
         (tree / name).write_text(code)
@@ -42,9 +42,10 @@ def program(tmp_path_factory):
          "extern const retrace_backend_type rt_backend_table;\n"
          "extern const retrace_backend_type rt_backend_uniform;")
     edit(tree / "src/model.c", "&rt_backend_table", "&rt_backend_table, &rt_backend_uniform")
-    sources = [str(p.relative_to(tree)) for pattern in ("src/*.c", "src/*/*.c", "cli/*.c")
+    sources = [str(p.relative_to(tree)) for pattern in ("src/*.c", "src/*/*.c", "cli/*.c", "server/*.c")
                for p in sorted(tree.glob(pattern)) if not p.name.startswith("llama")]
-    built = subprocess.run(["cc", *FLAGS, *sources, "-o", "retrace", "-lutf8proc", "-lpcre2-8", "-ljansson", "-lm"],
+    libraries = ["-lutf8proc", "-lpcre2-8", "-ljansson", "-lmicrohttpd", "-lm"]
+    built = subprocess.run(["cc", *FLAGS, "-pthread", *sources, "-o", "retrace", *libraries],
                            cwd=tree, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
     return tree / "retrace"

@@ -63,6 +63,7 @@ packages_missing() {
     check)
         need libcmocka-dev "cmocka" pkg-config --exists cmocka
         need clang "clang" command -v clang
+        need curl "curl" command -v curl
         ;;
     fuzz)
         need clang "clang" command -v clang
