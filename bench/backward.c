@@ -94,6 +94,11 @@ static int memo_column(const retrace_bigram *b, retrace_token w, double *logp, r
     return recall((memo *)(uintptr_t)b, 0, w, logp, err);
 }
 
+static void memo_state(const retrace_bigram *b, retrace_token v, float *out) {
+    const memo *m = (const memo *)b;
+    m->inner->state(m->inner, v, out);
+}
+
 static void open_chain(memo *m, retrace_model *model, const char *path) {
     retrace_error err;
     int rc = strcmp(path, "-")
@@ -104,10 +109,13 @@ static void open_chain(memo *m, retrace_model *model, const char *path) {
     m->chain.pi = (double *)(uintptr_t)retrace_bigram_pi(m->inner);
     m->chain.row = memo_row;
     m->chain.column = memo_column;
+    m->chain.state = memo_state;
+    m->chain.n_state = m->inner->n_state;
 }
 
 static void close_chain(memo *m) {
     for (int i = 0; i < COLUMNS; i++) free(m->kept[i].logp);
+    retrace_free(m->chain.features);
     retrace_bigram_close(m->inner);
 }
 

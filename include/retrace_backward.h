@@ -131,8 +131,11 @@ RETRACE_API int retrace_bigram_build(const char *path, retrace_model *m, retrace
  * sum of log q makes weighted samples of f's own law, whatever the budget.
  *
  * Like a run this calls no model: retrace_backward_next() says what must be asked. The same seed
- * gives the same draws for any batch size: keys are a hash of (seed, suffix, v), draws of (seed,
- * sample, step). Samples whose suffixes are equal share one evaluation. */
+ * and the same answers give the same draws for any batch size: keys are a hash of (seed, suffix,
+ * v), draws of (seed, sample, step). A table model's answers do not depend on the batch; libllama's
+ * do in their last digits. There the heuristic `mixed`, whose later candidates are chosen by the
+ * scores of earlier ones, can evaluate others and so draw others when the batch size changes; the
+ * other heuristics evaluate the same. Samples whose suffixes are equal share one evaluation. */
 
 enum { RETRACE_START = -1 }; /* the candidate "the text starts here" */
 
@@ -147,9 +150,11 @@ typedef enum retrace_backward_mode {
 /* The proposal g. q_fp and q_rev are the model's own guesses at what precedes the suffix: asked in
  * words with examples, and shown as a passage written backwards. In compat they are the orders
  * themselves, and `bigram` is P(s1 | v). A model that cannot tokenise the questions has none: then
- * `mixed` is `bigram`, and the two others are refused. */
+ * `mixed` begins with `bigram`, and the two others are refused. */
 typedef enum retrace_heuristic {
-    RETRACE_MIXED,          /* the mean of b and b (q_fp + q_rev)^(1/2), each normalised */
+    RETRACE_MIXED,          /* the mean of b and b (q_fp + q_rev)^(1/2), each normalised; then what
+                               rounds of evaluated candidates tell about the others. Those count
+                               as they are, and the last round estimates the rest */
     RETRACE_BIGRAM,         /* b */
     RETRACE_FORWARD_PROMPT, /* b q_fp^(1/2) */
     RETRACE_REVERSED        /* b q_rev^(1/2) */

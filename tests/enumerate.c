@@ -589,3 +589,23 @@ void solve_long_run(const long double *p, int n, const long double *first, long 
     free(wide_p);
     free(wide_first);
 }
+
+void law_assert_same(const retrace_backward *a, const retrace_backward *b, int n, int mode) {
+    for (int i = 0; i < n; i++) {
+        retrace_backward_sample x = law_sample(a, i), y = law_sample(b, i);
+        assert_int_equal(x.n, y.n);
+        assert_memory_equal(x.tokens, y.tokens, (size_t)x.n * sizeof *x.tokens);
+        assert_int_equal(x.started, y.started);
+        assert_int_equal(x.improper, y.improper);
+        assert_true(fabs(x.log_f - y.log_f) <= 1e-12);
+        assert_true(fabs(x.log_q - y.log_q) <= 1e-12);
+        assert_int_equal(x.n_steps, y.n_steps);
+        for (int k = 0; k < x.n_steps; k++) {
+            const retrace_backward_step *s = &x.steps[k], *t = &y.steps[k];
+            assert_true(fabs(s->log_z - t->log_z) <= 1e-12);
+            if (mode != RETRACE_EXACT) assert_int_equal(s->evaluated, t->evaluated);
+            assert_int_equal(s->exact, t->exact);
+            assert_int_equal(s->n_top, t->n_top);
+        }
+    }
+}

@@ -119,4 +119,8 @@ int world_suffix(const world *w, uint64_t *chance, int n, retrace_token *out);
 /* The long-run law of a chain p (n x n) that begins with `first`, by absorption and elimination. */
 void solve_long_run(const long double *p, int n, const long double *first, long double *pi);
 
+/* The first n samples of both are the same, but for how far a race looked: that depends on the
+ * batches. */
+void law_assert_same(const retrace_backward *a, const retrace_backward *b, int n, int mode);
+
 #endif

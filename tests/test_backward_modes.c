@@ -32,27 +32,6 @@ static double candidates(const world *w) {
     return n;
 }
 
-/* How far a race looks depends on the batches, what it draws does not. */
-static void assert_same(const retrace_backward *a, const retrace_backward *b, int n, int mode) {
-    for (int i = 0; i < n; i++) {
-        retrace_backward_sample x = law_sample(a, i), y = law_sample(b, i);
-        assert_int_equal(x.n, y.n);
-        assert_memory_equal(x.tokens, y.tokens, (size_t)x.n * sizeof *x.tokens);
-        assert_int_equal(x.started, y.started);
-        assert_int_equal(x.improper, y.improper);
-        assert_true(fabs(x.log_f - y.log_f) <= 1e-12);
-        assert_true(fabs(x.log_q - y.log_q) <= 1e-12);
-        assert_int_equal(x.n_steps, y.n_steps);
-        for (int k = 0; k < x.n_steps; k++) {
-            const retrace_backward_step *s = &x.steps[k], *t = &y.steps[k];
-            assert_true(fabs(s->log_z - t->log_z) <= 1e-12);
-            if (mode != RETRACE_EXACT) assert_int_equal(s->evaluated, t->evaluated);
-            assert_int_equal(s->exact, t->exact);
-            assert_int_equal(s->n_top, t->n_top);
-        }
-    }
-}
-
 /* ==== Temperature and top-p ==== */
 
 static void temperature_0_takes_the_best(void **state) {
@@ -164,7 +143,7 @@ static void a_whole_budget_is_exhaustive(void **state) {
             o.budget = k == 0 ? w.vocab + 1 : k == 1 ? 4 * w.vocab : 0;
             o.threshold = k == 3;
             retrace_backward *b = law_run(&w, &o, suffix, 2);
-            assert_same(all, b, 6, o.mode);
+            law_assert_same(all, b, 6, o.mode);
             retrace_backward_free(b);
             retrace_backward_sample s = law_sample(all, k);
             const char *why = law_step_broken(&w, suffix, 2, &s.steps[0]);
@@ -371,12 +350,12 @@ static void batches_change_nothing(void **state) {
         for (int k = 0; k < COUNT(batches); k++) {
             o.batch_size = batches[k];
             retrace_backward *b = law_run(&w, &o, suffix, 2);
-            assert_same(first, b, 7, o.mode);
+            law_assert_same(first, b, 7, o.mode);
             retrace_backward_free(b);
         }
         o.num_samples = 2;
         retrace_backward *fewer = law_run(&w, &o, suffix, 2);
-        assert_same(first, fewer, 2, o.mode);
+        law_assert_same(first, fewer, 2, o.mode);
         retrace_backward_free(fewer);
         retrace_backward_free(first);
         world_close(&w);

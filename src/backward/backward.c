@@ -277,15 +277,15 @@ static int needs_pilot(const rt_posterior *p, const rt_setup *s) {
 }
 
 static int choose(rt_posterior *p, const rt_setup *s, int pilot, retrace_error *err) {
-    p->phase = pilot ? RT_PILOT : RT_SAMPLE;
-    return rt_posterior_choose(p, s, pilot, err);
+    p->phase = pilot ? RT_PILOT : rt_round_size(p, s) > 0 ? RT_ROUND : RT_SAMPLE;
+    return rt_posterior_choose(p, s, err);
 }
 
 /* Everything chosen is complete. */
 static int go_on(retrace_backward *b, rt_posterior *p, retrace_error *err) {
     const rt_setup *s = &b->setup;
-    if (p->phase == RT_PILOT) {
-        int rc = rt_posterior_measure(p, s, err);
+    if (p->phase == RT_PILOT || p->phase == RT_ROUND) {
+        int rc = p->phase == RT_PILOT ? rt_posterior_measure(p, s, err) : rt_round_learn(p, s, err);
         return rc ? rc : choose(p, s, 0, err);
     }
     if (s->o.mode == RETRACE_COMPAT && rt_posterior_more(p, s) == RETRACE_OK) return RETRACE_OK;

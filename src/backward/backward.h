@@ -7,6 +7,7 @@
  * race.c        ... exactly
  * ask.c         from candidates to the model's questions and back
  * guess.c       what the model itself says should come before
+ * rounds.c      what those evaluated first tell about the others
  *
  * A candidate has an *index*: that of its token, or `vocab` for the start. Logarithms are natural.
  * The likelihood of a suffix s1..sT is a product of T *factors*; a candidate's *depth* is how many
@@ -64,6 +65,7 @@ typedef enum rt_phase {
     RT_NEW,      /* nothing but the suffix */
     RT_GUESSING, /* the heuristics' questions */
     RT_PILOT,    /* a few candidates, to choose how many */
+    RT_ROUND,    /* some, to learn what the others may be worth */
     RT_SAMPLE,
     RT_READY
 } rt_phase;
@@ -80,11 +82,16 @@ typedef struct rt_posterior {
 
     /* Every candidate, by index; freed when it is ready, unless the mode is exact. -inf: none. */
     double *log_prior, *log_b, *log_u, *log_g;
+    double *log_base; /* log_g before anything was learned; NULL: nothing is */
     int *depth;
+    char *known; /* 1: an earlier round's */
 
     /* Those to be evaluated. */
     int *chosen;
     int n_chosen;
+    int n_known;      /* the first of them: those of earlier rounds. Nothing is estimated there */
+    int round;        /* rounds that are over */
+    double log_heavy; /* the most that a score was over log_g in the rounds after the first */
     double log_kappa; /* of the first key that was not chosen; -inf: all are */
     int wanted;       /* how many, by the pilot */
 
@@ -114,10 +121,14 @@ int rt_posterior_asks(const rt_posterior *p, const rt_setup *s);
 int rt_posterior_propose(rt_posterior *p, const rt_setup *s, const rt_guess *guess,
                          retrace_error *err);
 /* An exponential waiting time of this suffix and candidate. `purpose`: 0 the sample, 1 the
- * pilot, 2 + i the race of sample i. */
+ * pilot, 2 + i the race of sample i, -1 - k round k. */
 double rt_posterior_wait(const rt_posterior *p, const rt_setup *s, int index, uint64_t purpose);
-/* Chooses the candidates to be evaluated; pilot: the few that say how many. */
-int rt_posterior_choose(rt_posterior *p, const rt_setup *s, int pilot, retrace_error *err);
+/* Chooses the candidates to be evaluated, for p->phase: the pilot, a round or the sample. */
+int rt_posterior_choose(rt_posterior *p, const rt_setup *s, retrace_error *err);
+/* Candidates in all of a step, of n that there are, when their number is given beforehand. */
+int rt_posterior_budget(const rt_posterior *p, const rt_setup *s, int n);
+/* ln of the sum of exp(x). */
+double rt_log_sum(const double *x, int n);
 /* ln of the chance that a chosen candidate was chosen. */
 double rt_posterior_log_chance(const rt_posterior *p, const rt_setup *s, int index);
 /* From the pilot's scores to `wanted`. */
@@ -130,6 +141,16 @@ void rt_posterior_forget(rt_posterior *p);
 /* Bytes that forgetting would free. */
 size_t rt_posterior_size(const rt_posterior *p, int vocab);
 void rt_posterior_drop(rt_posterior *p); /* what only matters until the outcome is known */
+
+/* ==== rounds.c ==== */
+
+/* Candidates of the round that comes next; 0: no more rounds, the sample is chosen. */
+int rt_round_size(const rt_posterior *p, const rt_setup *s);
+/* What was chosen is complete: it is known from now on, and log_g made anew for the others. */
+int rt_round_learn(rt_posterior *p, const rt_setup *s, retrace_error *err);
+/* After rounds and the sample: ln of what a candidate adds to Z that is as much above the first
+ * proposal as any that was met, and was chosen though nothing was learned about it. */
+double rt_round_surprise(const rt_posterior *p, const rt_setup *s);
 
 /* ==== outcome.c ==== */
 

@@ -33,6 +33,7 @@ retrace_bigram *rt_chain_new(size_t size, const retrace_bigram_info *facts) {
 void retrace_bigram_close(retrace_bigram *b) {
     if (!b) return;
     if (b->close) b->close(b);
+    retrace_free(b->features);
     retrace_free(b->pi);
     retrace_free((void *)(uintptr_t)b->facts.kind);
     retrace_free((void *)(uintptr_t)b->facts.model);

@@ -14,6 +14,10 @@ struct retrace_bigram {
     /* As retrace_bigram_row and _column; ids are checked already. */
     int (*row)(const retrace_bigram *b, retrace_token v, double *logp, retrace_error *err);
     int (*column)(const retrace_bigram *b, retrace_token w, double *logp, retrace_error *err);
+    /* n_state numbers about a token, of which like tokens have like ones; for feature.c. */
+    void (*state)(const retrace_bigram *b, retrace_token v, float *out);
+    int n_state;
+    _Atomic(float *) features;        /* feature.c's; NULL: nobody has needed them yet */
     void (*close)(retrace_bigram *b); /* what is the kind's own; not the struct itself */
 };
 

@@ -31,6 +31,13 @@ static int dense_column(const retrace_bigram *b, retrace_token w, double *logp,
     return RETRACE_OK;
 }
 
+/* Square roots: then the distance of two states is that of two laws (Hellinger's). */
+static void dense_state(const retrace_bigram *b, retrace_token v, float *out) {
+    size_t n = (size_t)b->facts.vocab;
+    const double *row = ((const dense *)b)->logp + (size_t)v * n;
+    for (size_t w = 0; w < n; w++) out[w] = (float)exp(row[w] / 2);
+}
+
 static void dense_close(retrace_bigram *b) {
     retrace_free(((dense *)b)->logp);
 }
@@ -43,6 +50,8 @@ int rt_dense_new(retrace_bigram **out, const retrace_bigram_info *facts, double 
     b->pi = pi;
     b->row = dense_row;
     b->column = dense_column;
+    b->state = dense_state;
+    b->n_state = facts->vocab;
     b->close = dense_close;
     *out = b;
     return RETRACE_OK;

@@ -53,6 +53,11 @@ static int factored_column(const retrace_bigram *b, retrace_token w, double *log
     return RETRACE_OK;
 }
 
+static void factored_state(const retrace_bigram *b, retrace_token v, float *out) {
+    const rt_factored *f = &((const factored *)b)->parts;
+    rt_half_unpack(f->states + row_of(b, v) * (size_t)b->facts.dim, b->facts.dim, out);
+}
+
 static void factored_close(retrace_bigram *b) {
     rt_factored *f = &((factored *)b)->parts;
     retrace_free(f->states);
@@ -69,6 +74,8 @@ int rt_factored_new(retrace_bigram **out, const retrace_bigram_info *facts, rt_f
     b->pi = parts.pi;
     b->row = factored_row;
     b->column = factored_column;
+    b->state = factored_state;
+    b->n_state = facts->dim;
     b->close = factored_close;
     *out = b;
     return RETRACE_OK;

@@ -10,7 +10,14 @@
  * much too high.
  *
  * Where so few candidates tell of the error that this would not hold either, no interval is stated:
- * what was evaluated is all that is certain. */
+ * what was evaluated is all that is certain.
+ *
+ * After rounds (rounds.c) the sample alone tells too little of what they all missed: what would
+ * have told of it is often known by then. But each round was drawn by a proposal that did not know
+ * it yet, and shows how much more than its proposal a candidate may be worth. So the most that the
+ * rounds met is taken for what the sample may have missed, and the interval is a wider one. None is
+ * stated where a candidate of which nothing was learned could be a surprise, as those met were to
+ * the first proposal. */
 #include "../base.h"
 #include "backward.h"
 
@@ -61,7 +68,8 @@ typedef struct errors {
     double sum, squares; /* of score^2 (1 - q) / q^2, and of their squares */
     double largest;
     double missed; /* the estimate of one that may have been missed */
-    int n_tail;    /* candidates that were rather left out than evaluated */
+    int n;         /* candidates whose being evaluated was chance, not an earlier round's */
+    int n_tail;    /* those of them that were rather left out than evaluated */
 } errors;
 
 static errors gather(const rt_posterior *p) {
@@ -69,6 +77,8 @@ static errors gather(const rt_posterior *p) {
     double ratio = -INFINITY;
     for (int k = 0; k < p->n_items; k++) {
         const rt_item *i = &p->items[k];
+        if (p->known[i->index]) continue;
+        e.n++;
         double left_out = -expm1(i->log_in), w = exp(i->log_score - p->log_z - i->log_in);
         double x = w * w * left_out;
         e.sum += x;
@@ -81,16 +91,31 @@ static errors gather(const rt_posterior *p) {
     return e;
 }
 
-/* The bounds were found on random chains, light-tailed and heavy: beyond them fewer than 93 % of
- * intervals held Z. */
-static void measure_error(rt_posterior *p) {
+/* Half of the interval's width, or infinity where none is stated. The bounds here and below were
+ * found on random chains, light-tailed and heavy: beyond them fewer than 93 % of intervals held Z.
+ */
+static double half_width(const errors *e) {
+    double extra = fmax(e->largest, e->missed * e->missed);
+    double sum = e->sum + extra, squares = e->squares + extra * extra;
+    double freedom = squares > 0 ? sum * sum / squares : 1;
+    int told = e->n >= 64 && e->n_tail >= 10 && e->missed < 0.1 && freedom >= 5;
+    return told ? student(freedom) * sqrt(sum) : INFINITY;
+}
+
+/* The same after rounds; all that was evaluated tells. */
+static double half_after_rounds(const rt_posterior *p, const rt_setup *s, const errors *e) {
+    double missed = fmax(e->missed, exp(p->log_kappa + p->log_heavy - p->log_z));
+    double half = 3 * sqrt(e->sum + e->largest + missed * missed);
+    int told = p->n_items >= 64 && missed < 0.1 && rt_round_surprise(p, s) - p->log_z < log(0.5);
+    return told ? fmax(half, 0.1) : INFINITY;
+}
+
+static void measure_error(rt_posterior *p, const rt_setup *s) {
     errors e = gather(p);
-    double extra = fmax(e.largest, e.missed * e.missed);
-    double sum = e.sum + extra, squares = e.squares + extra * extra;
-    double freedom = squares > 0 ? sum * sum / squares : 1, half = student(freedom) * sqrt(sum);
+    double half = p->n_known ? half_after_rounds(p, s, &e) : half_width(&e);
     double certain = log_total(p, 0);
     p->se = sqrt(e.sum);
-    p->reliable = p->n_items >= 64 && e.n_tail >= 10 && e.missed < 0.1 && freedom >= 5;
+    p->reliable = half < INFINITY;
     p->log_z_low = p->reliable ? fmax(p->log_z - half, certain) : certain;
     p->log_z_high = p->reliable ? p->log_z + half : INFINITY;
 }
@@ -160,7 +185,7 @@ int rt_posterior_conclude(rt_posterior *p, const rt_setup *s, retrace_error *err
         p->coverage = p->se = NAN;
     } else if (!p->complete && estimates) {
         p->coverage = fmin(exp(log_total(p, 0) - p->log_z), 1);
-        measure_error(p);
+        measure_error(p, s);
     } else if (!p->complete) {
         bound_rest(p, s);
     }

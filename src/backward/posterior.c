@@ -5,7 +5,10 @@
  * which has the chance q(v) = 1 - exp(-g(v) / kappa); so score(v) / q(v), and 0 for those left out,
  * is unbiased for every v, and so is their sum Z. The estimates of two candidates are uncorrelated,
  * so the variance of Z can be estimated without bias too (outcome.c). n must not depend on these
- * keys: it is given beforehand, or found by a pilot with keys of its own. */
+ * keys: it is given beforehand, or found by a pilot with keys of its own.
+ *
+ * Candidates of earlier rounds (rounds.c) are known whatever the keys are, so nothing is estimated
+ * there: all this is about the others, given the rounds. */
 #include "../base.h"
 #include "../expv.h"
 #include "backward.h"
@@ -42,10 +45,13 @@ void rt_posterior_drop(rt_posterior *p) {
     retrace_free(p->log_b);
     retrace_free(p->log_u);
     retrace_free(p->log_g);
+    retrace_free(p->log_base);
     retrace_free(p->depth);
     retrace_free(p->chosen);
-    p->log_prior = p->log_b = p->log_u = p->log_g = NULL;
+    retrace_free(p->known);
+    p->log_prior = p->log_b = p->log_u = p->log_g = p->log_base = NULL;
     p->depth = p->chosen = NULL;
+    p->known = NULL;
 }
 
 void rt_posterior_free(rt_posterior *p) {
@@ -61,12 +67,12 @@ void rt_posterior_forget(rt_posterior *p) {
     rt_posterior_drop(p);
     retrace_free(p->items);
     p->items = NULL;
-    p->n_items = p->wanted = p->touched = 0;
+    p->n_items = p->n_chosen = p->n_known = p->round = p->wanted = p->touched = 0;
     p->phase = RT_NEW;
 }
 
 size_t rt_posterior_size(const rt_posterior *p, int vocab) {
-    size_t each = 4 * sizeof(double) + 2 * sizeof(int);
+    size_t each = 5 * sizeof(double) + 2 * sizeof(int) + 1;
     return (size_t)p->n_items * sizeof *p->items + (p->log_u ? ((size_t)vocab + 1) * each : 0);
 }
 
@@ -85,7 +91,8 @@ static int reserve(rt_posterior *p, int n) {
     p->log_g = retrace_alloc((size_t)n * sizeof(double));
     p->depth = retrace_calloc((size_t)n, sizeof(int));
     p->chosen = retrace_alloc((size_t)n * sizeof(int));
-    return p->log_prior && p->log_b && p->log_u && p->log_g && p->depth && p->chosen;
+    p->known = retrace_calloc((size_t)n, 1);
+    return p->log_prior && p->log_b && p->log_u && p->log_g && p->depth && p->chosen && p->known;
 }
 
 int rt_posterior_open(rt_posterior *p, const rt_setup *s, retrace_error *err) {
@@ -134,7 +141,7 @@ int rt_posterior_asks(const rt_posterior *p, const rt_setup *s) {
 
 /* ==== The proposal ==== */
 
-static double log_sum(const double *x, int n) {
+double rt_log_sum(const double *x, int n) {
     double max = -INFINITY, sum = 0;
     for (int i = 0; i < n; i++) max = x[i] > max ? x[i] : max;
     if (max == -INFINITY) return max;
@@ -151,7 +158,7 @@ static void add_guess(const float *logits, int vocab, double *sum) {
 /* b h, where h = (q + a little)^(1/2) stands for the factors that b lacks. Nothing is guessed about
  * the start, which gets the mean h. */
 static void guided(const rt_posterior *p, int vocab, double *q) {
-    double top = log_sum(p->log_b, vocab), mean = 0;
+    double top = rt_log_sum(p->log_b, vocab), mean = 0;
     for (int v = 0; v < vocab; v++) {
         double h = sqrt(q[v] + 1e-7);
         mean += top > -INFINITY ? exp(p->log_b[v] - top) * h : 0;
@@ -163,7 +170,7 @@ static void guided(const rt_posterior *p, int vocab, double *q) {
 /* Another model's chain may hold improbable what this model does not: a tenth of the proposal is
  * the prior alone, so that nothing has hardly a chance and then an enormous weight. */
 static void hedge(rt_posterior *p, int n) {
-    double guided_sum = log_sum(p->log_g, n), prior_sum = log_sum(p->log_prior, n);
+    double guided_sum = rt_log_sum(p->log_g, n), prior_sum = rt_log_sum(p->log_prior, n);
     for (int i = 0; i < n && guided_sum > -INFINITY; i++)
         p->log_g[i] =
             log(0.9 * exp(p->log_g[i] - guided_sum) + 0.1 * exp(p->log_prior[i] - prior_sum));
@@ -178,7 +185,7 @@ static int guide(rt_posterior *p, const rt_setup *s, const rt_guess *guess, retr
         for (int i = 0; i < n; i++) p->log_g[i] = p->log_b[i] > -INFINITY ? log(q[i]) : -INFINITY;
     } else {
         guided(p, s->vocab, q);
-        double plain = log_sum(p->log_b, n), with = log_sum(q, n);
+        double plain = rt_log_sum(p->log_b, n), with = rt_log_sum(q, n);
         for (int i = 0; i < n && plain > -INFINITY; i++) {
             double a = exp(p->log_b[i] - plain), b = exp(q[i] - with);
             p->log_g[i] = s->o.heuristic == RETRACE_MIXED ? log(a / 2 + b / 2) : q[i];
@@ -218,33 +225,41 @@ double rt_posterior_wait(const rt_posterior *p, const rt_setup *s, int index, ui
 }
 
 /* Candidates that may be evaluated, by their keys. */
-static int rank(const rt_posterior *p, const rt_setup *s, int pilot, ranked *out) {
+static int rank(const rt_posterior *p, const rt_setup *s, ranked *out) {
     int n = 0, drawn = s->o.mode == RETRACE_PRIORITY || s->o.mode == RETRACE_EXACT;
     const double *order = s->o.mode == RETRACE_TOPK ? p->log_b : p->log_g;
+    uint64_t purpose = p->phase == RT_PILOT   ? 1
+                       : p->phase == RT_ROUND ? UINT64_MAX - (uint64_t)p->round
+                                              : 0;
     for (int i = 0; i <= s->vocab; i++) {
-        if (p->log_b[i] == -INFINITY) continue;
-        double wait = drawn ? rt_posterior_wait(p, s, i, pilot ? 1 : 0) : 1;
+        if (p->log_b[i] == -INFINITY || p->known[i]) continue;
+        double wait = drawn ? rt_posterior_wait(p, s, i, purpose) : 1;
         out[n++] = (ranked){order[i] - log(wait), i};
     }
     qsort(out, (size_t)n, sizeof *out, by_key);
     return n;
 }
 
-/* How many of n are to be evaluated. */
-static int budget(const rt_posterior *p, const rt_setup *s, int pilot, int n) {
+int rt_posterior_budget(const rt_posterior *p, const rt_setup *s, int n) {
     if (takes_all(p, s) || s->o.mode == RETRACE_COMPAT) return n;
     int64_t most = s->o.budget ? s->o.budget : p->wanted ? n : DEFAULT_BUDGET;
-    if (pilot) most = PILOT;
-    if (!pilot && p->wanted && p->wanted < most) most = p->wanted;
+    if (p->wanted && p->wanted < most) most = p->wanted;
     return most < n ? (int)most : n;
 }
 
-int rt_posterior_choose(rt_posterior *p, const rt_setup *s, int pilot, retrace_error *err) {
+/* How many are to be evaluated now, of the n that are left. */
+static int how_many(const rt_posterior *p, const rt_setup *s, int n) {
+    if (p->phase == RT_ROUND) return rt_round_size(p, s);
+    if (p->phase == RT_PILOT) return n < PILOT ? n : PILOT;
+    return rt_posterior_budget(p, s, n + p->n_known) - p->n_known;
+}
+
+int rt_posterior_choose(rt_posterior *p, const rt_setup *s, retrace_error *err) {
     ranked *r = retrace_alloc((size_t)(s->vocab + 1) * sizeof *r);
     if (!r) return rt_nomem(err);
-    int n = rank(p, s, pilot, r), most = budget(p, s, pilot, n);
-    for (int i = 0; i < n; i++) p->chosen[i] = r[i].index;
-    p->n_chosen = most;
+    int n = rank(p, s, r), most = how_many(p, s, n);
+    for (int i = 0; i < n; i++) p->chosen[p->n_known + i] = r[i].index;
+    p->n_chosen = p->n_known + most;
     p->log_kappa = most < n ? r[most].key : -INFINITY;
     p->complete = most == n;
     /* compat takes its order piece by piece */
@@ -273,7 +288,7 @@ int rt_posterior_more(rt_posterior *p, const rt_setup *s) {
 
 double rt_posterior_log_chance(const rt_posterior *p, const rt_setup *s, int index) {
     int drawn = s->o.mode == RETRACE_PRIORITY || s->o.mode == RETRACE_EXACT;
-    if (!drawn || p->log_kappa == -INFINITY) return 0;
+    if (!drawn || p->log_kappa == -INFINITY || p->known[index]) return 0;
     return log(-expm1(-exp(p->log_g[index] - p->log_kappa)));
 }
 
