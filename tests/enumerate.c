@@ -609,3 +609,21 @@ void law_assert_same(const retrace_backward *a, const retrace_backward *b, int n
         }
     }
 }
+
+void law_assert_batches(const world *w, retrace_backward_options *o, const retrace_token *suffix,
+                        int n, const int *batches, int n_batches) {
+    int all = (int)o->num_samples, few = 2;
+    o->batch_size = 2;
+    retrace_backward *first = law_run(w, o, suffix, n);
+    for (int k = 0; k < n_batches; k++) {
+        o->batch_size = batches[k];
+        retrace_backward *b = law_run(w, o, suffix, n);
+        law_assert_same(first, b, all, o->mode);
+        retrace_backward_free(b);
+    }
+    o->num_samples = few;
+    retrace_backward *fewer = law_run(w, o, suffix, n);
+    law_assert_same(first, fewer, few, o->mode);
+    retrace_backward_free(fewer);
+    retrace_backward_free(first);
+}

@@ -122,5 +122,9 @@ void solve_long_run(const long double *p, int n, const long double *first, long 
 /* The first n samples of both are the same, but for how far a race looked: that depends on the
  * batches. */
 void law_assert_same(const retrace_backward *a, const retrace_backward *b, int n, int mode);
+/* The samples are the same whatever the batch size, and when fewer are asked for. Leaves
+ * o->num_samples and o->batch_size changed. */
+void law_assert_batches(const world *w, retrace_backward_options *o, const retrace_token *suffix,
+                        int n, const int *batches, int n_batches);
 
 #endif

@@ -265,19 +265,7 @@ static void batches_change_nothing_in_rounds(void **state) {
         o.heuristic = RETRACE_MIXED;
         o.seed = i;
         o.budget = 25 + i;
-        o.batch_size = 2;
-        retrace_backward *first = law_run(&w, &o, x, 3);
-        for (int k = 0; k < COUNT(batches); k++) {
-            o.batch_size = batches[k];
-            retrace_backward *b = law_run(&w, &o, x, 3);
-            law_assert_same(first, b, 7, o.mode);
-            retrace_backward_free(b);
-        }
-        o.num_samples = 2;
-        retrace_backward *fewer = law_run(&w, &o, x, 3);
-        law_assert_same(first, fewer, 2, o.mode);
-        retrace_backward_free(fewer);
-        retrace_backward_free(first);
+        law_assert_batches(&w, &o, x, 3, batches, COUNT(batches));
         world_close(&w);
     }
 }

@@ -345,19 +345,7 @@ static void batches_change_nothing(void **state) {
         o.top_p = o.mode != RETRACE_EXACT && i % 3 == 1 ? .8 : 1;
         o.budget = o.mode == RETRACE_EXHAUSTIVE ? 0 : w.vocab / 2 + 1;
         if (o.mode == RETRACE_PRIORITY && i % 3 == 0) o.threshold = .7;
-        o.batch_size = 2;
-        retrace_backward *first = law_run(&w, &o, suffix, 2);
-        for (int k = 0; k < COUNT(batches); k++) {
-            o.batch_size = batches[k];
-            retrace_backward *b = law_run(&w, &o, suffix, 2);
-            law_assert_same(first, b, 7, o.mode);
-            retrace_backward_free(b);
-        }
-        o.num_samples = 2;
-        retrace_backward *fewer = law_run(&w, &o, suffix, 2);
-        law_assert_same(first, fewer, 2, o.mode);
-        retrace_backward_free(fewer);
-        retrace_backward_free(first);
+        law_assert_batches(&w, &o, suffix, 2, batches, COUNT(batches));
         world_close(&w);
     }
 }
