@@ -62,6 +62,14 @@ json_t *cli_json_logprob(double x);
 json_t *cli_json_ints(const retrace_token *v, int n);
 /* Adds "text" and, where the bytes are not whole characters or always is set, "bytes". */
 void cli_json_bytes(json_t *to, retrace_text text, int always);
+/* Its bytes as a list of numbers. */
+json_t *cli_json_octets(retrace_text t);
+/* The object `stats` of an answer; first_s: NAN when there was no text. */
+json_t *cli_json_stats(const retrace_stats *s, double first_s, double seconds);
+/* {"name","hits","erased","accepted"} of each rule of a run. */
+json_t *cli_json_rule_stats(const retrace_run *run);
+/* x to a multiple of unit. */
+double cli_rounded(double x, double unit);
 /* {"id","text","logprob"} of n candidates. */
 json_t *cli_json_candidates(const retrace_model *m, const retrace_candidate *v, int n);
 /* One line on f. Frees j. CLI_IO when it cannot be written. */

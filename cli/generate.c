@@ -226,10 +226,6 @@ static int open_guide(job *j, const cli_flags *f) {
 
 /* ==== After the run ==== */
 
-static double rounded(double x, double unit) {
-    return round(x / unit) * unit;
-}
-
 static double rate(const job *j, const retrace_stats *s) {
     double seconds = j->end - j->start;
     return seconds > 0 ? (double)s->kept / seconds : 0;
@@ -247,31 +243,13 @@ static double cost(const retrace_stats *s) {
 static json_t *stats_of(const job *j) {
     retrace_stats s;
     retrace_run_stats(j->run, &s);
-    json_t *o =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "prompt", (json_int_t)s.prompt,
-                  "kept", (json_int_t)s.kept, "evaluated", (json_int_t)s.evaluated, "reevaluated",
-                  (json_int_t)s.reevaluated, "erased", (json_int_t)s.erased, "accepted",
-                  (json_int_t)s.accepted, "rewinds", (json_int_t)s.rewinds, "held_max_bytes",
-                  (json_int_t)s.held_max_bytes);
+    double first = j->first < 0 ? NAN : j->first - j->start;
+    json_t *o = cli_json_stats(&s, first, j->end - j->start);
     if (is_exact(j)) { /* every rejection starts again from the prompt */
         json_object_set_new(o, "restarts", json_integer((json_int_t)s.rewinds));
-        json_object_set_new(o, "evaluated_per_token", cli_json_real(rounded(cost(&s), 1e-3)));
+        json_object_set_new(o, "evaluated_per_token", cli_json_real(cli_rounded(cost(&s), 1e-3)));
     }
-    double first = j->first < 0 ? NAN : rounded(j->first - j->start, 1e-6);
-    json_object_set_new(o, "first_text_s", cli_json_real(first));
-    json_object_set_new(o, "seconds", cli_json_real(rounded(j->end - j->start, 1e-6)));
-    json_object_set_new(o, "tokens_per_s", cli_json_real(rounded(rate(j, &s), 1e-3)));
     return o;
-}
-
-static json_t *rules_of(const job *j) {
-    retrace_rule_stats s;
-    json_t *list = json_array();
-    for (int i = 0; retrace_run_rule_stats(j->run, i, &s); i++)
-        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I}", "name", s.name, "hits",
-                                              (json_int_t)s.hits, "erased", (json_int_t)s.erased,
-                                              "accepted", (json_int_t)s.accepted));
-    return list;
 }
 
 static json_t *logprobs_of(const job *j) {
@@ -317,7 +295,7 @@ static int print_json(const job *j, const cli_flags *f) {
     if (error) json_object_set_new(o, "error", error);
     json_object_set_new(o, "seed", json_integer(j->plan.options.seed));
     json_object_set_new(o, "stats", stats_of(j));
-    json_object_set_new(o, "rules", rules_of(j));
+    json_object_set_new(o, "rules", cli_json_rule_stats(j->run));
     if (cli_option_of(f, "logprobs")->n && j->plan.options.logprobs >= 0)
         json_object_set_new(o, "logprobs", logprobs_of(j));
     return cli_json_line(o, stdout, "standard output");

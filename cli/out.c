@@ -178,13 +178,45 @@ json_t *cli_json_logprob(double x) {
     return x == -INFINITY ? json_real(-9999.0) : cli_json_real(x);
 }
 
+json_t *cli_json_octets(retrace_text t) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < t.n; i++)
+        json_array_append_new(list, json_integer((unsigned char)t.s[i]));
+    return list;
+}
+
 void cli_json_bytes(json_t *to, retrace_text text, int always) {
     json_object_set_new(to, "text", cli_json_text(text));
     if (!always && cli_utf8_check(text) == text.n) return;
-    json_t *bytes = json_array();
-    for (size_t i = 0; i < text.n; i++)
-        json_array_append_new(bytes, json_integer((unsigned char)text.s[i]));
-    json_object_set_new(to, "bytes", bytes);
+    json_object_set_new(to, "bytes", cli_json_octets(text));
+}
+
+double cli_rounded(double x, double unit) {
+    return round(x / unit) * unit;
+}
+
+json_t *cli_json_stats(const retrace_stats *s, double first_s, double seconds) {
+    json_t *o =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "prompt", (json_int_t)s->prompt,
+                  "kept", (json_int_t)s->kept, "evaluated", (json_int_t)s->evaluated, "reevaluated",
+                  (json_int_t)s->reevaluated, "erased", (json_int_t)s->erased, "accepted",
+                  (json_int_t)s->accepted, "rewinds", (json_int_t)s->rewinds, "held_max_bytes",
+                  (json_int_t)s->held_max_bytes);
+    double rate = seconds > 0 ? (double)s->kept / seconds : 0;
+    json_object_set_new(o, "first_text_s", cli_json_real(cli_rounded(first_s, 1e-6)));
+    json_object_set_new(o, "seconds", cli_json_real(cli_rounded(seconds, 1e-6)));
+    json_object_set_new(o, "tokens_per_s", cli_json_real(cli_rounded(rate, 1e-3)));
+    return o;
+}
+
+json_t *cli_json_rule_stats(const retrace_run *run) {
+    retrace_rule_stats s;
+    json_t *list = json_array();
+    for (int i = 0; retrace_run_rule_stats(run, i, &s); i++)
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I}", "name", s.name, "hits",
+                                              (json_int_t)s.hits, "erased", (json_int_t)s.erased,
+                                              "accepted", (json_int_t)s.accepted));
+    return list;
 }
 
 json_t *cli_json_candidates(const retrace_model *m, const retrace_candidate *v, int n) {

@@ -146,10 +146,7 @@ static void echo_prompt(srv_answer *a, srv_part *p) {
 static void take_prefix(srv_answer *a, srv_part *p, const retrace_run *run) {
     int n;
     const retrace_token *ids = retrace_run_tokens(run, &n);
-    for (int i = 0; i < a->q->keep && i < n; i++) {
-        retrace_text piece = retrace_piece(a->s->model, ids[i]);
-        cli_put(&p->prefix, piece.s, piece.n);
-    }
+    srv_put_pieces(a->s->model, ids, n < a->q->keep ? n : a->q->keep, &p->prefix);
     size_t whole = cli_utf8_whole(cli_buf_text(&p->prefix));
     cli_put(&p->tail, p->prefix.s + whole, p->prefix.n - whole);
     p->prefix.n = whole;
@@ -252,20 +249,10 @@ void srv_answer_turn(srv_answer *a, int choice) {
 
 /* ==== A choice ends ==== */
 
-static json_t *rules_of(const retrace_run *run) {
-    retrace_rule_stats s;
-    json_t *list = json_array();
-    for (int i = 0; run && retrace_run_rule_stats(run, i, &s); i++)
-        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I}", "name", s.name, "hits",
-                                              (json_int_t)s.hits, "erased", (json_int_t)s.erased,
-                                              "accepted", (json_int_t)s.accepted));
-    return list;
-}
-
 static void take_stock(srv_answer *a, srv_part *p, const retrace_run *run) {
     p->over = 1;
     p->ended = cli_clock();
-    p->rules = rules_of(run);
+    p->rules = run ? cli_json_rule_stats(run) : json_array();
     p->finish = run ? retrace_run_finished(run) : RETRACE_FINISH_LENGTH;
     p->stats = (retrace_stats){.prompt = srv_part_prompt(a, p)->n};
     if (run) retrace_run_stats(run, &p->stats);

@@ -26,7 +26,7 @@ static int cannot_listen(const srv_front *f, int why) {
                     strerror(why));
 }
 
-static int bind_one(srv_front *f, const struct addrinfo *a) {
+static int bind_one(const struct addrinfo *a) {
     int yes = 1;
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -1;
@@ -35,7 +35,6 @@ static int bind_one(srv_front *f, const struct addrinfo *a) {
     int why = errno;
     close(fd);
     errno = why;
-    (void)f;
     return -1;
 }
 
@@ -51,7 +50,7 @@ static int open_port(srv_front *f) {
     int rc = getaddrinfo(host, port, &how, &all);
     if (rc) return cli_fail(CLI_USAGE, "--host %s: %s", host, gai_strerror(rc));
     for (const struct addrinfo *a = all; a && f->listen < 0; a = a->ai_next)
-        f->listen = bind_one(f, a);
+        f->listen = bind_one(a);
     int why = errno;
     freeaddrinfo(all);
     return f->listen < 0 ? cannot_listen(f, why) : CLI_OK;

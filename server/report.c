@@ -56,25 +56,6 @@ json_t *srv_usage(const srv_answer *a) {
 
 /* ==== The object `retrace` ==== */
 
-static double rounded(double x, double unit) {
-    return round(x / unit) * unit;
-}
-
-/* seconds, first: NAN for none. */
-static json_t *stats_json(const retrace_stats *s, double first, double seconds) {
-    json_t *o =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "prompt", (json_int_t)s->prompt,
-                  "kept", (json_int_t)s->kept, "evaluated", (json_int_t)s->evaluated, "reevaluated",
-                  (json_int_t)s->reevaluated, "erased", (json_int_t)s->erased, "accepted",
-                  (json_int_t)s->accepted, "rewinds", (json_int_t)s->rewinds, "held_max_bytes",
-                  (json_int_t)s->held_max_bytes);
-    double rate = seconds > 0 ? (double)s->kept / seconds : 0;
-    json_object_set_new(o, "first_text_s", cli_json_real(rounded(first, 1e-6)));
-    json_object_set_new(o, "seconds", cli_json_real(rounded(seconds, 1e-6)));
-    json_object_set_new(o, "tokens_per_s", cli_json_real(rounded(rate, 1e-3)));
-    return o;
-}
-
 static double first_text(const srv_answer *a, const srv_part *p) {
     return p->text_at > 0 ? p->text_at - a->q->arrived : NAN;
 }
@@ -82,7 +63,7 @@ static double first_text(const srv_answer *a, const srv_part *p) {
 json_t *srv_report_part(const srv_answer *a, const srv_part *p) {
     json_t *o = json_pack("{s:s, s:I, s:o, s:O}", "finish", retrace_finish_name(p->finish), "seed",
                           (json_int_t)a->q->options.seed, "stats",
-                          stats_json(&p->stats, first_text(a, p), p->ended - a->q->arrived),
+                          cli_json_stats(&p->stats, first_text(a, p), p->ended - a->q->arrived),
                           "rules", p->rules);
     if (srv_rewound(a)) {
         json_object_set_new(o, "keep", json_integer(a->q->keep));
@@ -138,7 +119,7 @@ json_t *srv_report_all(const srv_answer *a) {
         seconds = fmax(seconds, p->ended - a->q->arrived);
     }
     return json_pack("{s:o, s:I, s:o, s:o}", "finish", finish, "seed",
-                     (json_int_t)a->q->options.seed, "stats", stats_json(&sum, first, seconds),
+                     (json_int_t)a->q->options.seed, "stats", cli_json_stats(&sum, first, seconds),
                      "rules", rules);
 }
 

@@ -284,21 +284,13 @@ static int begin_looking(srv_unit *u, srv_worker *w) {
     return 0;
 }
 
-/* ln of the sum of exp. */
-static double log_norm(const float *v, int n) {
-    double most = -INFINITY, sum = 0;
-    for (int i = 0; i < n; i++)
-        if (v[i] > most) most = v[i];
-    for (int i = 0; i < n; i++) sum += exp(v[i] - most);
-    return most + log(sum);
-}
-
+/* The distance of two logits is that of their log-probabilities, and the best one has both. */
 static json_t *kept_json(const looking *l) {
     int n;
     const retrace_token *v = retrace_run_tokens(l->at.run, &n);
     if (l->at.pos >= n) return json_null();
     retrace_token id = v[l->at.pos];
-    double logp = l->next[id] - log_norm(l->next, l->s->facts.vocab);
+    double logp = l->top[0].logp + ((double)l->next[id] - (double)l->next[l->top[0].id]);
     json_t *list = cli_json_candidates(l->s->model, &(retrace_candidate){id, logp}, 1);
     json_t *o = json_incref(json_array_get(list, 0));
     json_decref(list);
@@ -330,10 +322,8 @@ static json_t *alternatives_json(const looking *l) {
 static void tell(const looking *l) {
     cli_buf prefix = {0};
     json_t *o = json_object();
-    for (int i = l->lane.n_prompt; i < l->lane.n; i++) {
-        retrace_text piece = retrace_piece(l->s->model, l->lane.tokens[i]);
-        cli_put(&prefix, piece.s, piece.n);
-    }
+    srv_put_pieces(l->s->model, l->lane.tokens + l->lane.n_prompt, l->lane.n - l->lane.n_prompt,
+                   &prefix);
     json_object_set_new(o, "id", json_string(l->at.id));
     json_object_set_new(o, "choice", json_integer(l->at.choice));
     json_object_set_new(o, "pos", json_integer(l->at.pos));

@@ -3,7 +3,7 @@
  * What can be wrong is found in the order of its cost: flags and ban lists, the port, the table,
  * the model. Only when everything is there the server says that it listens. */
 #define _POSIX_C_SOURCE 200809L
-#include "server.h"
+#include "front.h"
 #include "../cli/backward.h"
 
 #include <signal.h>
@@ -83,8 +83,8 @@ static void say_plan(const srv *s) {
             c->parallel);
     cli_say("retrace: memory: model %.0f MiB and its context; at most %.0f MiB for %d connections, "
             "%.0f MiB for bodies",
-            (double)s->facts.size_bytes / mib, srv_front_most(s->front) * 32 / 1024.0,
-            srv_front_most(s->front), (double)c->max_body * 16 / mib);
+            (double)s->facts.size_bytes / mib, (double)srv_front_most(s->front) * POOL_BYTES / mib,
+            srv_front_most(s->front), (double)c->max_body * BODIES / mib);
     if (c->n_keys == 0) cli_say("retrace: no --api-key: every program on this machine may ask");
 }
 

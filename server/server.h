@@ -349,6 +349,8 @@ void srv_answer_ping(srv_answer *a);
 /* Tokens whose model work was saved: for prompt_tokens_details.cached_tokens. */
 void srv_answer_cached(srv_answer *a, int choice, int n_tokens);
 void srv_answer_free(srv_answer *a);
+/* Appends the bytes of tokens in an answer. */
+void srv_put_pieces(const retrace_model *m, const retrace_token *ids, int n, cli_buf *b);
 /* ==== worker.c: the thread that owns the model ==== */
 
 int srv_worker_new(srv_worker **out, srv *s);

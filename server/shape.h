@@ -124,6 +124,10 @@ json_t *srv_token_text(const retrace_model *m, retrace_token id);
 json_t *srv_token_bytes(const retrace_model *m, retrace_token id);
 /* The text of a prompt: control tokens are spelt out, a BOS put before it is not. */
 void srv_prompt_piece(const srv *s, const srv_prompt *prompt, int i, cli_buf *b);
+/* A token with its log-probability as a shape writes it; and that of a piece, with the most
+ * probable ones beside it as "top_logprobs". */
+typedef json_t *srv_entry_fn(const retrace_model *m, retrace_token id, double logp);
+json_t *srv_with_top(const srv_answer *a, const srv_piece *p, srv_entry_fn *entry);
 /* Most candidates of a place that the request asked for and that are there. */
 int srv_top_count(const srv_answer *a, const srv_piece *p);
 

@@ -14,12 +14,7 @@ static json_t *entry(const retrace_model *m, retrace_token id, double logp) {
 }
 
 static void add(const srv_answer *a, json_t *set, const srv_piece *p) {
-    int n = srv_top_count(a, p);
-    json_t *o = entry(a->s->model, p->id, p->logp), *top = json_array();
-    for (int i = 0; i < n; i++)
-        json_array_append_new(top, entry(a->s->model, p->top[i].id, p->top[i].logp));
-    json_object_set_new(o, "top_logprobs", top);
-    json_array_append_new(json_object_get(set, "content"), o);
+    json_array_append_new(json_object_get(set, "content"), srv_with_top(a, p, entry));
 }
 
 static void put_delta(cli_buf *b, const srv_chunk *c) {

@@ -86,11 +86,23 @@ json_t *srv_token_text(const retrace_model *m, retrace_token id) {
 }
 
 json_t *srv_token_bytes(const retrace_model *m, retrace_token id) {
-    retrace_text t = bytes_of(m, id);
-    json_t *list = json_array();
-    for (size_t i = 0; i < t.n; i++)
-        json_array_append_new(list, json_integer((unsigned char)t.s[i]));
-    return list;
+    return cli_json_octets(bytes_of(m, id));
+}
+
+void srv_put_pieces(const retrace_model *m, const retrace_token *ids, int n, cli_buf *b) {
+    for (int i = 0; i < n; i++) {
+        retrace_text piece = retrace_piece(m, ids[i]);
+        cli_put(b, piece.s, piece.n);
+    }
+}
+
+json_t *srv_with_top(const srv_answer *a, const srv_piece *p, srv_entry_fn *entry) {
+    int n = srv_top_count(a, p);
+    json_t *o = entry(a->s->model, p->id, p->logp), *top = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(top, entry(a->s->model, p->top[i].id, p->top[i].logp));
+    json_object_set_new(o, "top_logprobs", top);
+    return o;
 }
 
 void srv_prompt_piece(const srv *s, const srv_prompt *prompt, int i, cli_buf *b) {

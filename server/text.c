@@ -15,11 +15,16 @@ static size_t most_text(const srv *s) {
     return most > LEAST_TEXT ? most : LEAST_TEXT;
 }
 
-static void reply(srv_call *c, json_t *answer, const srv_error *e) {
+/* Answers with what `make` makes of the body. */
+static void answer_with(srv *s, srv_call *c, json_t *(*make)(srv *, json_t *, srv_error *)) {
+    srv_error e = {0};
+    json_t *body = srv_json_read(&c->body, &e);
+    json_t *answer = body ? make(s, body, &e) : NULL;
+    json_decref(body);
     if (answer)
         srv_reply_json(c->reply, 200, answer);
     else
-        srv_reply_error(c->reply, e);
+        srv_reply_error(c->reply, &e);
     srv_call_done(c);
 }
 
@@ -67,11 +72,7 @@ static int tokens_of(srv *s, json_t *body, const wish *w, retrace_token **ids, i
 
 /* A text, or its bytes where they are not whole characters. */
 static json_t *piece_json(retrace_text t) {
-    if (cli_utf8_check(t) == t.n) return cli_json_text(t);
-    json_t *bytes = json_array();
-    for (size_t i = 0; i < t.n; i++)
-        json_array_append_new(bytes, json_integer((unsigned char)t.s[i]));
-    return bytes;
+    return cli_utf8_check(t) == t.n ? cli_json_text(t) : cli_json_octets(t);
 }
 
 static json_t *pieces_json(const srv *s, const retrace_token *ids, int n) {
@@ -106,11 +107,7 @@ static json_t *tokenize(srv *s, json_t *body, srv_error *e) {
 }
 
 void srv_prepare_tokenize(srv *s, srv_call *c) {
-    srv_error e = {0};
-    json_t *body = srv_json_read(&c->body, &e);
-    json_t *answer = body ? tokenize(s, body, &e) : NULL;
-    json_decref(body);
-    reply(c, answer, &e);
+    answer_with(s, c, tokenize);
 }
 
 /* ==== /detokenize ==== */
@@ -157,11 +154,7 @@ static json_t *detokenize(srv *s, json_t *body, srv_error *e) {
 }
 
 void srv_prepare_detokenize(srv *s, srv_call *c) {
-    srv_error e = {0};
-    json_t *body = srv_json_read(&c->body, &e);
-    json_t *answer = body ? detokenize(s, body, &e) : NULL;
-    json_decref(body);
-    reply(c, answer, &e);
+    answer_with(s, c, detokenize);
 }
 
 /* ==== /apply-template ==== */
@@ -180,9 +173,5 @@ static json_t *template_of(srv *s, json_t *body, srv_error *e) {
 }
 
 void srv_prepare_template(srv *s, srv_call *c) {
-    srv_error e = {0};
-    json_t *body = srv_json_read(&c->body, &e);
-    json_t *answer = body ? template_of(s, body, &e) : NULL;
-    json_decref(body);
-    reply(c, answer, &e);
+    answer_with(s, c, template_of);
 }
