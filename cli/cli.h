@@ -112,7 +112,11 @@ enum {
     CLI_BIGRAM_INFO = 512,
     CLI_BIGRAM_LOOK = 1024, /* row and column */
     CLI_BACKWARD = 2048,
-    CLI_SERVE = 4096
+    CLI_SERVE = 4096,
+    CLI_CHAT = 8192,
+    CLI_PULL = 16384,
+    CLI_MODELS = 32768,
+    CLI_CONVERT = 65536
 };
 
 typedef enum cli_part {
@@ -355,6 +359,8 @@ void cli_guide_close(cli_guide *g); /* accepts NULL */
 void cli_run_begins(void);
 void cli_run_ends(void);
 int cli_interrupted(void);
+/* The one that was counted is done with: a program that goes on after it. */
+void cli_interrupt_forget(void);
 
 double cli_clock(void); /* seconds, monotonic */
 
@@ -377,5 +383,13 @@ int cli_bigram_row(const cli_flags *f);
 int cli_bigram_column(const cli_flags *f);
 int cli_backward(const cli_flags *f);
 int cli_serve(const cli_flags *f); /* in server/serve.c */
+int cli_chat(const cli_flags *f);  /* in chat/chat.c */
+int cli_pull(const cli_flags *f);  /* in hub/ */
+int cli_models(const cli_flags *f);
+int cli_convert(const cli_flags *f); /* convert.c */
+/* The file of a model by its name on the hub, to be freed: from the cache, else fetched. */
+int hub_model(const cli_flags *f, const char *name, char **path);
+/* Could this be such a name, USER/REPO[:QUANT]? */
+int hub_is_name(const char *text);
 
 #endif

@@ -150,6 +150,22 @@ static void settle_serve(cli_flags *f) {
     prefer_for_serve(f, "deterministic", CLI_ENGINE, "false");
 }
 
+/* A conversation shows its text as it settles, and knows two more spellings. */
+static void settle_chat(cli_flags *f) {
+    static const char *const not_there[] = {"logprobs", "resample"};
+    static const char *const spelt[][2] = {{"max_tokens", "max-new-tokens"},
+                                           {"temp", "temperature"}};
+    for (int i = 0; i < 2; i++) row_of(f, not_there[i], CLI_RUN)->commands &= ~(unsigned)CLI_CHAT;
+    for (int i = 0; i < 2; i++) {
+        cli_option *o = row_of(f, spelt[i][0], CLI_RUN);
+        cli_option row = *o;
+        o->commands &= ~(unsigned)CLI_CHAT;
+        row.commands = CLI_CHAT;
+        row.other = spelt[i][1];
+        add(f, &row);
+    }
+}
+
 void cli_flags_init(cli_flags *f, unsigned command) {
     retrace_plugin_info p;
     *f = (cli_flags){.command = command};
@@ -160,6 +176,7 @@ void cli_flags_init(cli_flags *f, unsigned command) {
     add_settings(f, retrace_backward_infos(), CLI_BACK);
     settle_backward(f);
     settle_serve(f);
+    settle_chat(f);
     add_rows(f, cli_rows_last);
     for (int i = 0; i < f->n; i++) {
         cli_option *o = &f->v[i];

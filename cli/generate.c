@@ -57,8 +57,9 @@ static int chat_tokens(const cli_flags *f, const retrace_model *m, retrace_text 
     retrace_message turns[2];
     int n_turns = 0;
     const char *system = cli_value(f, "system");
-    if (system) turns[n_turns++] = (retrace_message){"system", {system, strlen(system)}};
-    turns[n_turns++] = (retrace_message){"user", text};
+    if (system)
+        turns[n_turns++] = (retrace_message){.role = "system", .content = {system, strlen(system)}};
+    turns[n_turns++] = (retrace_message){.role = "user", .content = text};
     return retrace_chat(m, turns, n_turns, out, n, &err) ? cli_report(&err, "--chat") : CLI_OK;
 }
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const sections[] = {"Model",      "Address", "Access",    "Limits",
-                                       "Table",      "Prompt",  "Suffix",    "Sampling",
-                                       "Candidates", "Rules",   "Rewinding", "Output"};
+static const char *const sections[] = {"Model", "Conversion", "Address", "Access",   "Limits",
+                                       "Table", "Prompt",     "Suffix",  "Sampling", "Candidates",
+                                       "Rules", "Rewinding",  "Output"};
 enum { WITH_FIGURES = CLI_BACKWARD | CLI_BIGRAM_BUILD | CLI_BIGRAM_INFO | CLI_BIGRAM_LOOK };
 enum { N_SECTIONS = sizeof sections / sizeof *sections, LEFT = 34, RIGHT = 46 };
 

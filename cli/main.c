@@ -12,6 +12,7 @@
 
 static const cli_command commands[] = {
     {"generate", CLI_GENERATE, NULL, "Continue a text, or answer with --chat.", cli_generate},
+    {"chat", CLI_CHAT, "[MODEL]", "Talk with a model in the terminal.", cli_chat},
     {"rules", CLI_RULES, "[NAME]", "List rules and drivers with their settings.", cli_rules},
     {"tokenize", CLI_TOKENIZE, NULL, "Show a text as the model's tokens.", cli_tokenize},
     {"info", CLI_INFO, NULL, "Show what the model is.", cli_info},
@@ -28,6 +29,9 @@ static const cli_command commands[] = {
     {"bigram column", CLI_BIGRAM_LOOK, "FILE", "Show what precedes a token, by a table.",
      cli_bigram_column},
     {"serve", CLI_SERVE, NULL, "Serve the model over HTTP, in OpenAI's form.", cli_serve},
+    {"pull", CLI_PULL, "USER/REPO[:QUANT]", "Fetch a model of the hub.", cli_pull},
+    {"models", CLI_MODELS, NULL, "List the models that are here.", cli_models},
+    {"convert", CLI_CONVERT, "IN.gguf OUT.gguf", "Write a model in another type.", cli_convert},
     {"bench", CLI_BENCH, NULL, "Measure retrace against a bare libllama loop.", cli_bench},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
@@ -62,6 +66,10 @@ void cli_run_ends(void) {
 
 int cli_interrupted(void) {
     return interrupts != 0;
+}
+
+void cli_interrupt_forget(void) {
+    interrupts = 0;
 }
 
 /* A program started with SIGINT ignored, in the background say, keeps it so. */

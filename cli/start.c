@@ -118,9 +118,9 @@ static int tokens_of(const json_t *start, const retrace_model *m, int special, r
     int n_turns = 0;
     system = json_object_get(settings, "system");
     if (system)
-        turns[n_turns++] =
-            (retrace_message){"system", {json_string_value(system), json_string_length(system)}};
-    turns[n_turns++] = (retrace_message){"user", text};
+        turns[n_turns++] = (retrace_message){
+            .role = "system", .content = {json_string_value(system), json_string_length(system)}};
+    turns[n_turns++] = (retrace_message){.role = "user", .content = text};
     return retrace_chat(m, turns, n_turns, ids, n, err);
 }
 

@@ -196,6 +196,12 @@ RETRACE_API int retrace_token_ends(const retrace_model *m, retrace_token id);
 typedef struct retrace_message {
     const char *role; /* "system", "user", "assistant" */
     retrace_text content;
+    /* Of an assistant's: the n_tokens tokens in which content was written, which then stand in the
+     * prompt as they are, so that a conversation that goes on begins with exactly what the model
+     * holds already. NULL: content is tokenised. Checked by retrace_chat: ids of the vocabulary,
+     * none of them a control or end token, together the bytes of content. */
+    const retrace_token *tokens;
+    int n_tokens;
 } retrace_message;
 
 /* Messages to the tokens of a prompt that asks for the assistant's next turn, by the model's chat
@@ -204,6 +210,20 @@ typedef struct retrace_message {
  * line is named) or none at all. */
 RETRACE_API int retrace_chat(const retrace_model *m, const retrace_message *messages,
                              int n_messages, retrace_token **out, int *n, retrace_error *err);
+
+/* As retrace_chat, for a conversation that may not fit: the oldest turns are left out of the prompt
+ * until it and `room` more tokens fit the context. A turn is a user's message and what follows it;
+ * the system messages at the beginning and the last turn always stay. Once something must be left
+ * out, as much is as leaves a quarter of the context free besides (or all that may be), so that it
+ * does not happen at every turn. *dropped (may be NULL): how many messages were left out, those
+ * behind the system messages. EUSAGE: what must stay does not fit; both lengths are named. */
+RETRACE_API int retrace_chat_fit(const retrace_model *m, const retrace_message *messages,
+                                 int n_messages, int room, retrace_token **out, int *n,
+                                 int *dropped, retrace_error *err);
+
+/* The i-th name that the setting `chat_template` of "llama:" models takes, as "chatml"; NULL when
+ * there are no more. Static. */
+RETRACE_API const char *retrace_chat_template_at(int i);
 
 /* Releases memory that this library handed out with "freed with retrace_free". Accepts NULL. */
 RETRACE_API void retrace_free(void *p);
@@ -504,12 +524,13 @@ RETRACE_API const retrace_candidate *retrace_run_logprobs(const retrace_run *run
                                                           double *logp, int *n_top);
 
 typedef struct retrace_stats {
-    int64_t prompt;      /* tokens */
-    int64_t kept;        /* tokens of the answer */
-    int64_t evaluated;   /* token rows given to the model after the prompt, repeats included */
-    int64_t reevaluated; /* the repeats among them */
-    int64_t erased;      /* tokens taken back; kept + erased = all that were drawn */
-    int64_t accepted;    /* hits let through after giving up: by soft rules, and by `allow` */
+    int64_t prompt;           /* tokens */
+    int64_t prompt_evaluated; /* those of them that the model was given; it held the others */
+    int64_t kept;             /* tokens of the answer */
+    int64_t evaluated;        /* token rows given to the model after the prompt, repeats included */
+    int64_t reevaluated;      /* the repeats among them */
+    int64_t erased;           /* tokens taken back; kept + erased = all that were drawn */
+    int64_t accepted;         /* hits let through after giving up: by soft rules, and by `allow` */
     int64_t rewinds;
     int64_t held_max_bytes; /* most text that was ever waiting to settle */
 } retrace_stats;
@@ -523,6 +544,46 @@ typedef struct retrace_rule_stats {
 } retrace_rule_stats;
 /* Of the i-th rule in options.rules; 0 when there are no more. */
 RETRACE_API int retrace_run_rule_stats(const retrace_run *run, int i, retrace_rule_stats *out);
+
+/* ==== Conversations ==== */
+
+/* What retrace_answer hands out: one block, freed with retrace_free. */
+typedef struct retrace_reply {
+    retrace_message *messages; /* those given, and behind them the assistant's answer with its
+                                  tokens: what the next call is given, with the next message */
+    int n_messages;
+    int dropped; /* messages that retrace_chat_fit left out of the prompt; they are in `messages` */
+    retrace_finish finish;
+    retrace_stats stats;
+} retrace_reply;
+
+/* One turn of a conversation, without state: makes the prompt of the messages (retrace_chat_fit,
+ * with room for max_tokens, at most a quarter of the context), writes an answer under the options
+ * and returns the conversation with it. The messages, whose last one is usually the user's, are
+ * copied. Called with what it returned before, on the same model and options.slot, the model is
+ * given only what is new (stats.prompt_evaluated). `each` as in retrace_run_finish. Errors are
+ * those of retrace_chat_fit, retrace_run_new and retrace_run_finish; the answer of a run that was
+ * cancelled, stuck or out of budget is what had settled, and `finish` says so. */
+RETRACE_API int retrace_answer(retrace_reply **out, retrace_model *m, const retrace_options *o,
+                               const retrace_message *messages, int n_messages,
+                               retrace_event_fn *each, void *ud, retrace_error *err);
+
+/* ==== Files of models ==== */
+
+/* The i-th type that retrace_convert writes, as "q8_0"; NULL when there are no more. Static. */
+RETRACE_API const char *retrace_convert_type_at(int i);
+
+/* How far it is, 0 to 1. */
+typedef void retrace_progress_fn(void *ud, double done);
+
+/* Writes the GGUF model in file `in` to file `out`, tensors in another type, by libllama's
+ * quantiser; pure: all of them in that one, else in the mixture that usually goes by its name.
+ * threads 0: one a core. `out` appears when it is whole, replacing a file of that name. EUSAGE: an
+ * unknown type; EIO: a file that cannot be read or written; EMODEL: not a model, or a type for
+ * which it has the wrong shape. */
+RETRACE_API int retrace_convert(const char *in, const char *out, const char *type, int pure,
+                                int threads, retrace_progress_fn *progress, void *ud,
+                                retrace_error *err);
 
 #ifdef __cplusplus
 }

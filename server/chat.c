@@ -88,7 +88,7 @@ static int read_message(chat *c, json_t *message, int i) {
     if (calls && !json_is_null(calls) && !srv_is_off(calls))
         return srv_fail(c->e, 400, "unsupported_value", param, "%s: tools are not offered", param);
     if (read_content(c, message, role, i)) return -1;
-    c->v[i] = (retrace_message){role, cli_buf_text(&c->texts[i])};
+    c->v[i] = (retrace_message){.role = role, .content = cli_buf_text(&c->texts[i])};
     c->bytes += c->texts[i].n;
     c->n = i + 1;
     return 0;

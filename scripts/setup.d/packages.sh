@@ -54,6 +54,9 @@ packages_missing() {
         need libpcre2-dev "PCRE2" pkg-config --exists libpcre2-8
         need libjansson-dev "jansson" pkg-config --exists jansson
         need libmicrohttpd-dev "libmicrohttpd" pkg-config --exists libmicrohttpd
+        need libcurl4-openssl-dev "libcurl" pkg-config --exists libcurl
+        need libssl-dev "libcrypto" pkg-config --exists libcrypto
+        need libedit-dev "libedit" pkg-config --exists libedit
         [ "$2" = 0 ] || need g++ "a C++ compiler" command -v "${CXX:-c++}"
     fi
     case $1 in
