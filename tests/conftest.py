@@ -52,8 +52,9 @@ class Result:
 
 def environment(tmp, extra):
     """Nothing of the caller's settings, and an empty cache, so that no model is installed."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("RETRACE", "NO_COLOR"))}
-    env.update(XDG_CACHE_HOME=str(tmp / "cache"), TERM="xterm")
+    theirs = ("RETRACE", "NO_COLOR", "HF_", "HUGGINGFACE_", "LLAMA_", "MODEL_ENDPOINT", "XDG_")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(theirs)}
+    env.update(XDG_CACHE_HOME=str(tmp / "cache"), XDG_STATE_HOME=str(tmp / "state"), TERM="xterm")
     # Waiting threads that spin make everything crawl where other programs run too.
     env.setdefault("OMP_WAIT_POLICY", "passive")
     env.update(extra)

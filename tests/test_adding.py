@@ -29,7 +29,7 @@ def edit(path, old, new):
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     tree = tmp_path_factory.mktemp("tree")
-    for part in ("include", "src", "cli", "server"):
+    for part in ("include", "src", "cli", "server", "chat", "hub"):
         shutil.copytree(ROOT / part, tree / part)
     for name, code in blocks().items():
         (tree / name).write_text(code)
@@ -42,7 +42,7 @@ def program(tmp_path_factory):
          "extern const retrace_backend_type rt_backend_table;\n"
          "extern const retrace_backend_type rt_backend_uniform;")
     edit(tree / "src/model.c", "&rt_backend_table", "&rt_backend_table, &rt_backend_uniform")
-    sources = [str(p.relative_to(tree)) for pattern in ("src/*.c", "src/*/*.c", "cli/*.c", "server/*.c")
+    sources = [str(p.relative_to(tree)) for pattern in ("src/*.c", "src/*/*.c", "cli/*.c", "server/*.c", "chat/*.c", "hub/*.c")
                for p in sorted(tree.glob(pattern)) if not p.name.startswith("llama")]
     libraries = ["-lutf8proc", "-lpcre2-8", "-ljansson", "-lmicrohttpd", "-lm"]
     built = subprocess.run(["cc", *FLAGS, "-pthread", *sources, "-o", "retrace", *libraries],
