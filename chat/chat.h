@@ -7,10 +7,10 @@
  *     file.c       /save and /load
  *     chat.c       the loop over all of these
  *
- * docs/chat.md is what they promise. A conversation is a list of messages and nothing else is state:
- * a turn makes a prompt of them and a run of that, so /undo and /edit need only shorten the list;
- * what the model holds of an earlier prompt it finds again by itself. The run of the last answer is
- * kept, for /retry and /back, which take it up (retrace_run_reopen). */
+ * docs/chat.md is what they promise. A conversation is a list of messages and nothing else is
+ * state: a turn makes a prompt of them and a run of that, so /undo and /edit need only shorten the
+ * list; what the model holds of an earlier prompt it finds again by itself. The run of the last
+ * answer is kept, for /retry and /back, which take it up (retrace_run_reopen). */
 #ifndef CHAT_H
 #define CHAT_H
 
@@ -20,10 +20,10 @@
 
 typedef struct chat_line chat_line;
 typedef enum chat_typed {
-    CHAT_TEXT,    /* a message or a command */
-    CHAT_THROWN,  /* Ctrl-C: what was typed is thrown away */
-    CHAT_END,     /* Ctrl-D on an empty line, the end of a pipe, a terminal that is gone */
-    CHAT_BROKEN   /* a line that cannot be one (not UTF-8, too long): it was told, go on */
+    CHAT_TEXT,   /* a message or a command */
+    CHAT_THROWN, /* Ctrl-C: what was typed is thrown away */
+    CHAT_END,    /* Ctrl-D on an empty line, the end of a pipe, a terminal that is gone */
+    CHAT_BROKEN  /* a line that cannot be one (not UTF-8, too long): it was told, go on */
 } chat_typed;
 
 /* Candidates for completing `line` (which ends where the cursor stands): appended to *out, one a
@@ -63,7 +63,8 @@ void chat_view_begin(chat_view *v, retrace_text so_far);
 int chat_view_event(chat_view *v, const retrace_event *e);
 /* A line that goes away again by itself ("reading 512 of 1,830 tokens"); on terminals only. */
 void chat_view_status(chat_view *v, const char *fmt, ...) RETRACE_PRINTF(2, 3);
-/* The answer has ended, however: what had settled stays, the rest is folded, a fresh line begins. */
+/* The answer has ended, however: what had settled stays, the rest is folded, a fresh line begins.
+ */
 int chat_view_end(chat_view *v);
 /* The window has another size (SIGWINCH); may be called from a signal handler. */
 void chat_view_resized(void);
@@ -72,7 +73,7 @@ void chat_view_free(chat_view *v); /* accepts NULL */
 /* ==== talk.c: the conversation ==== */
 
 typedef struct chat_turn {
-    char *role;         /* "system", "user", "assistant" */
+    char *role; /* "system", "user", "assistant" */
     cli_buf content;
     retrace_token *ids; /* of the assistant's: as it was written; NULL: not known */
     int n_ids;
@@ -90,13 +91,13 @@ typedef struct chat_talk {
     const char *uri;
     chat_turn *v;
     int n;
-    int left_out;          /* turns behind the system message that are in no prompt any more */
-    cli_plan plan;         /* settings and rules of the next answer */
-    cli_plan run_plan;     /* those of the last one, which its run holds */
-    retrace_run *run;      /* of the last answer; NULL: there is none to go on with */
+    int left_out;      /* turns behind the system message that are in no prompt any more */
+    cli_plan plan;     /* settings and rules of the next answer */
+    cli_plan run_plan; /* those of the last one, which its run holds */
+    retrace_run *run;  /* of the last answer; NULL: there is none to go on with */
     chat_taken *taken;
     int n_taken;
-    retrace_stats last;    /* of the last answer */
+    retrace_stats last; /* of the last answer */
     double first_s, seconds;
     int64_t sum_kept, sum_evaluated, sum_prompt, sum_prompt_new, sum_rewinds, answers;
 } chat_talk;

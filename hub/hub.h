@@ -6,9 +6,9 @@
  *     +---------+             +--------+               +--------+            +---------+
  *                                 | net (libcurl), the only file that knows it |
  *
- * docs/models.md is what these files promise. What the hub says is a stranger's text: the parts that
- * take it apart (listing, pick) do no I/O, have limits, and are fuzzed. Functions return an exit
- * code as everywhere in the program, after the message has been printed. */
+ * docs/models.md is what these files promise. What the hub says is a stranger's text: the parts
+ * that take it apart (listing, pick) do no I/O, have limits, and are fuzzed. Functions return an
+ * exit code as everywhere in the program, after the message has been printed. */
 #ifndef HUB_H
 #define HUB_H
 
@@ -17,13 +17,13 @@
 /* ==== where.c: what flags and environment say ==== */
 
 typedef struct hub_where {
-    char *endpoint;          /* without a slash at its end */
-    char *token;             /* NULL: none */
-    const char *token_from;  /* "--hf-token", "HF_TOKEN", ...; for messages */
-    char *cache;             /* the folder with models--USER--REPO in it; may not exist yet */
-    char *revision;          /* "main" */
+    char *endpoint;         /* without a slash at its end */
+    char *token;            /* NULL: none */
+    const char *token_from; /* "--hf-token", "HF_TOKEN", ...; for messages */
+    char *cache;            /* the folder with models--USER--REPO in it; may not exist yet */
+    char *revision;         /* "main" */
     int offline;
-    double stall_s, head_s;  /* seconds without a byte: of a file, of a question */
+    double stall_s, head_s; /* seconds without a byte: of a file, of a question */
 } hub_where;
 
 /* CLI_USAGE names an endpoint that is none, or a plain http: one that is not on this machine. */
@@ -43,9 +43,9 @@ void hub_name_free(hub_name *n);
 enum { HUB_SHA256 = 64, HUB_SHA1 = 40 };
 
 typedef struct hub_file {
-    char *path;        /* relative, without "..", "\\" or control characters */
-    int64_t size;      /* bytes */
-    char oid[65];      /* lower-case hex: SHA-256 of its bytes, else git's SHA-1 of it as a blob */
+    char *path;   /* relative, without "..", "\\" or control characters */
+    int64_t size; /* bytes */
+    char oid[65]; /* lower-case hex: SHA-256 of its bytes, else git's SHA-1 of it as a blob */
     int is_sha256;
 } hub_file;
 
@@ -90,18 +90,18 @@ int hub_net_get(hub_net *n, const char *path, size_t max, int *status, cli_buf *
 /* One try to get the bytes of a file from `from` on. `take` gets them in order; what it returns
  * ends the transfer when it is not 0. */
 typedef struct hub_transfer {
-    const char *path;     /* behind the endpoint */
-    int64_t from, size;   /* Range, when from > 0; what the whole must have */
-    const char *etag;     /* If-Range; NULL: none known */
+    const char *path;                     /* behind the endpoint */
+    int64_t from, size;                   /* Range, when from > 0; what the whole must have */
+    const char *etag;                     /* If-Range; NULL: none known */
     int (*begin)(void *ud, int64_t from); /* before the first byte: 0 when a Range was not heeded */
     int (*take)(void *ud, const void *bytes, size_t n);
     void *ud;
     /* set by it */
-    int status;           /* HTTP's; 0: no answer */
+    int status; /* HTTP's; 0: no answer */
     char new_etag[160];
-    double retry_after;   /* seconds; < 0: not said */
-    int taken;            /* what `take` or `begin` returned */
-    char why[256];        /* of a failure, in words */
+    double retry_after; /* seconds; < 0: not said */
+    int taken;          /* what `take` or `begin` returned */
+    char why[256];      /* of a failure, in words */
 } hub_transfer;
 /* 1: all bytes came; 0: not, see status and why. */
 int hub_net_fetch(hub_net *n, hub_transfer *t);
