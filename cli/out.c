@@ -197,11 +197,11 @@ double cli_rounded(double x, double unit) {
 
 json_t *cli_json_stats(const retrace_stats *s, double first_s, double seconds) {
     json_t *o =
-        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "prompt", (json_int_t)s->prompt,
-                  "kept", (json_int_t)s->kept, "evaluated", (json_int_t)s->evaluated, "reevaluated",
-                  (json_int_t)s->reevaluated, "erased", (json_int_t)s->erased, "accepted",
-                  (json_int_t)s->accepted, "rewinds", (json_int_t)s->rewinds, "held_max_bytes",
-                  (json_int_t)s->held_max_bytes);
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "prompt", (json_int_t)s->prompt,
+                  "prompt_evaluated", (json_int_t)s->prompt_evaluated, "kept", (json_int_t)s->kept,
+                  "evaluated", (json_int_t)s->evaluated, "reevaluated", (json_int_t)s->reevaluated,
+                  "erased", (json_int_t)s->erased, "accepted", (json_int_t)s->accepted, "rewinds",
+                  (json_int_t)s->rewinds, "held_max_bytes", (json_int_t)s->held_max_bytes);
     double rate = seconds > 0 ? (double)s->kept / seconds : 0;
     json_object_set_new(o, "first_text_s", cli_json_real(cli_rounded(first_s, 1e-6)));
     json_object_set_new(o, "seconds", cli_json_real(cli_rounded(seconds, 1e-6)));

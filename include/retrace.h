@@ -199,7 +199,8 @@ typedef struct retrace_message {
     /* Of an assistant's: the n_tokens tokens in which content was written, which then stand in the
      * prompt as they are, so that a conversation that goes on begins with exactly what the model
      * holds already. NULL: content is tokenised. Checked by retrace_chat: ids of the vocabulary,
-     * none of them a control or end token, together the bytes of content. */
+     * none of them a control or end token, together the bytes of content, which then may end inside
+     * a character. */
     const retrace_token *tokens;
     int n_tokens;
 } retrace_message;
@@ -207,7 +208,12 @@ typedef struct retrace_message {
 /* Messages to the tokens of a prompt that asks for the assistant's next turn, by the model's chat
  * template. What a content spells is never parsed as a control token. Exactly one BOS where the
  * model wants one. *out as in retrace_tokenize. EMODEL: a template that is not known (its first
- * line is named) or none at all. */
+ * line is named) or none at all.
+ * The law of tokens: what the template puts before, between and behind answers with tokens is
+ * tokenised by itself, so where the template writes an answered turn as it asked for it (ChatML,
+ * Llama 3, Gemma, ...), the prompt of the next turn is that of this one, the answer's tokens and
+ * what is new: answering it is continuing the very sequence. A template that writes the history in
+ * another way makes another prompt, as right as without tokens. */
 RETRACE_API int retrace_chat(const retrace_model *m, const retrace_message *messages,
                              int n_messages, retrace_token **out, int *n, retrace_error *err);
 
@@ -220,6 +226,15 @@ RETRACE_API int retrace_chat(const retrace_model *m, const retrace_message *mess
 RETRACE_API int retrace_chat_fit(const retrace_model *m, const retrace_message *messages,
                                  int n_messages, int room, retrace_token **out, int *n,
                                  int *dropped, retrace_error *err);
+
+/* Where in the prompt that retrace_chat_fit has made of these messages, `dropped` of them left out,
+ * answers with tokens stand: n_pairs pairs of places, in order, for options.singles. A model that
+ * is `deterministic` feeds them one by one then, as when they were written, and so can take them
+ * over: without this it evaluates a prompt that goes on from another one anew. *out is freed with
+ * retrace_free. */
+RETRACE_API int retrace_chat_singles(const retrace_model *m, const retrace_message *messages,
+                                     int n_messages, int dropped, int **out, int *n_pairs,
+                                     retrace_error *err);
 
 /* The i-th name that the setting `chat_template` of "llama:" models takes, as "chatml"; NULL when
  * there are no more. Static. */
@@ -262,6 +277,10 @@ typedef struct retrace_query {
                   too, so the answer does not depend on what is asked beside it or was before */
     int n_top;
     retrace_candidate *top;
+    const int *singles; /* n_singles pairs of places, none before the one before it: the tokens from
+                           the first up to the second of a pair are fed one by one too, and a batch
+                           ends there. Counts where the question is decoded alone */
+    int n_singles;
     int answered;  /* set by retrace_model_eval */
     int evaluated; /* set by it too: token rows fed to the model for this question */
 } retrace_query;
@@ -356,6 +375,8 @@ typedef struct retrace_options {
     int n_stops;
     const retrace_bias *bias;
     int n_bias;
+    const int *singles; /* of the prompt, see retrace_query and retrace_chat_singles */
+    int n_singles;
     int head; /* choices of one request draw independently by this number */
     int slot; /* passed on to the model, see retrace_query; so the next */
     int alone;
@@ -525,7 +546,8 @@ RETRACE_API const retrace_candidate *retrace_run_logprobs(const retrace_run *run
 
 typedef struct retrace_stats {
     int64_t prompt;           /* tokens */
-    int64_t prompt_evaluated; /* those of them that the model was given; it held the others */
+    int64_t prompt_evaluated; /* those of them that the model was given for the first question; it
+                                 held the others. Taken up again: given once more for that */
     int64_t kept;             /* tokens of the answer */
     int64_t evaluated;        /* token rows given to the model after the prompt, repeats included */
     int64_t reevaluated;      /* the repeats among them */
@@ -557,13 +579,22 @@ typedef struct retrace_reply {
     retrace_stats stats;
 } retrace_reply;
 
-/* One turn of a conversation, without state: makes the prompt of the messages (retrace_chat_fit,
- * with room for max_tokens, at most a quarter of the context), writes an answer under the options
- * and returns the conversation with it. The messages, whose last one is usually the user's, are
- * copied. Called with what it returned before, on the same model and options.slot, the model is
- * given only what is new (stats.prompt_evaluated). `each` as in retrace_run_finish. Errors are
- * those of retrace_chat_fit, retrace_run_new and retrace_run_finish; the answer of a run that was
- * cancelled, stuck or out of budget is what had settled, and `finish` says so. */
+/* The answer of a run that has ended as the assistant's message, with the tokens that spell it:
+ * what retrace_chat takes. They are those of retrace_run_tokens, but for control tokens, which have
+ * no text, and for one that a stop text has cut: the rest of it is spelt anew. *out is one block,
+ * freed with retrace_free. */
+RETRACE_API int retrace_run_message(const retrace_run *run, retrace_message **out,
+                                    retrace_error *err);
+
+/* One turn of a conversation, without state: makes the prompt of the messages (as retrace_chat_fit
+ * does, with room for max_tokens, at most a quarter of the context), writes an answer under the
+ * options and returns the conversation with it. The messages, whose last one is usually the user's,
+ * are copied. When turns must be left out, they go in steps of about a quarter of the context,
+ * counted from the first turn: a conversation that grows keeps its cut until the next step. Called
+ * with what it returned before, on the same model and options.slot, the model is given only what is
+ * new (stats.prompt_evaluated). `each` as in retrace_run_finish. Errors are those of
+ * retrace_chat_fit, retrace_run_new and retrace_run_finish; the answer of a run that was cancelled,
+ * stuck or out of budget is what had settled, and `finish` says so. */
 RETRACE_API int retrace_answer(retrace_reply **out, retrace_model *m, const retrace_options *o,
                                const retrace_message *messages, int n_messages,
                                retrace_event_fn *each, void *ud, retrace_error *err);
@@ -573,14 +604,22 @@ RETRACE_API int retrace_answer(retrace_reply **out, retrace_model *m, const retr
 /* The i-th type that retrace_convert writes, as "q8_0"; NULL when there are no more. Static. */
 RETRACE_API const char *retrace_convert_type_at(int i);
 
-/* How far it is, 0 to 1. */
-typedef void retrace_progress_fn(void *ud, double done);
+/* The type that most of the weights in a GGUF file have, as "q4_1" (static). *quantised: 1 when it
+ * is one in which numbers have been rounded together, block by block. EIO, EMODEL as for
+ * retrace_model_open. */
+RETRACE_API int retrace_gguf_type(const char *file, const char **type, int *quantised,
+                                  retrace_error *err);
 
-/* Writes the GGUF model in file `in` to file `out`, tensors in another type, by libllama's
- * quantiser; pure: all of them in that one, else in the mixture that usually goes by its name.
- * threads 0: one a core. `out` appears when it is whole, replacing a file of that name. EUSAGE: an
- * unknown type; EIO: a file that cannot be read or written; EMODEL: not a model, or a type for
- * which it has the wrong shape. */
+/* How far it is, 0 to 1. Not 0 stops the work. */
+typedef int retrace_progress_fn(void *ud, double done);
+
+/* Writes the GGUF model in file `in` (of a split one: the first part) to file `out`, tensors in
+ * another type, by libllama's quantiser; pure: all of them in that one, else in the mixture that
+ * usually goes by its name. A tensor whose rows do not fit the type takes one near it. threads 0:
+ * one a core. `out` appears when it is whole, replacing a file of that name, and may be `in`; until
+ * then the work is in a file beside it, which is gone after an error. EUSAGE: an unknown type, or
+ * one that needs an importance matrix; EIO: a file that cannot be read or written; EMODEL: not a
+ * model; ECANCEL: `progress` (which may be NULL) has stopped it. */
 RETRACE_API int retrace_convert(const char *in, const char *out, const char *type, int pure,
                                 int threads, retrace_progress_fn *progress, void *ud,
                                 retrace_error *err);

@@ -341,13 +341,16 @@ struct retrace_backend_type {
     /* As retrace_tokenize, on text already known to be valid UTF-8. */
     int (*tokenize)(const retrace_model *m, retrace_text text, int flags, retrace_token **out,
                     int *n, retrace_error *err);
-    /* As retrace_chat. (optional: no chat) */
-    int (*chat)(const retrace_model *m, const retrace_message *messages, int n_messages,
+    /* As retrace_chat, on messages already checked. at, when not NULL: n_messages numbers; of each
+     * message with tokens, where in *out these begin. (optional: no chat) */
+    int (*chat)(const retrace_model *m, const retrace_message *messages, int n_messages, int *at,
                 retrace_token **out, int *n, retrace_error *err);
     /* As retrace_model_eval, on queries already checked (ids in range, n <= n_ctx, from in 0..n).
      * Sets `evaluated`; the library sets `answered` and checks for NaN. */
     int (*eval)(retrace_model *m, retrace_query *q, int n, retrace_error *err);
     const retrace_factors *factors; /* (optional) */
+    /* As retrace_chat_template_at. (optional: no names) */
+    const char *(*chat_template_at)(int i);
 };
 
 #ifdef __cplusplus

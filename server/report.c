@@ -74,6 +74,7 @@ json_t *srv_report_part(const srv_answer *a, const srv_part *p) {
 
 static void add_stats(retrace_stats *sum, const retrace_stats *s) {
     sum->prompt += s->prompt;
+    sum->prompt_evaluated += s->prompt_evaluated;
     sum->kept += s->kept;
     sum->evaluated += s->evaluated;
     sum->reevaluated += s->reevaluated;

@@ -30,6 +30,12 @@ int retrace_backend_at(int i, retrace_plugin_info *out) {
     return 1;
 }
 
+const char *retrace_chat_template_at(int i) {
+    for (int b = 0; b < N_BACKENDS; b++)
+        if (backends[b]->chat_template_at) return backends[b]->chat_template_at(i);
+    return NULL;
+}
+
 /* ==== Opening ==== */
 
 /* What the library itself wants to know about a model. */
@@ -172,19 +178,60 @@ int retrace_tokenize(const retrace_model *m, retrace_text text, int flags, retra
     return rc ? rc : m->type->tokenize(m, text, flags, out, n, err);
 }
 
-int retrace_chat(const retrace_model *m, const retrace_message *messages, int n_messages,
-                 retrace_token **out, int *n, retrace_error *err) {
+/* Do the tokens of an answer spell its text, and is none of them a control token? */
+static int check_said(const retrace_model *m, const retrace_message *said, int number,
+                      retrace_error *err) {
+    size_t at = 0;
+    if (!said->role || strcmp(said->role, "assistant") != 0)
+        return retrace_fail(err, RETRACE_EUSAGE,
+                            "message %d: only a message of the assistant has tokens", number);
+    for (int i = 0; i < said->n_tokens; i++) {
+        retrace_token id = said->tokens[i];
+        if (id < 0 || id >= m->facts.vocab)
+            return retrace_fail(err, RETRACE_EUSAGE,
+                                "message %d: token %d is outside the vocabulary of %d", number,
+                                (int)id, m->facts.vocab);
+        const retrace_token_info *v = &m->vocab[id];
+        if (v->flags & (RETRACE_TOKEN_CONTROL | RETRACE_TOKEN_END))
+            return retrace_fail(err, RETRACE_EUSAGE,
+                                "message %d: token %d is a control token and stands in no text",
+                                number, (int)id);
+        size_t n = (size_t)v->n;
+        if (n > said->content.n - at || (n && memcmp(said->content.s + at, v->bytes, n) != 0))
+            at = SIZE_MAX;
+        if (at == SIZE_MAX) break;
+        at += n;
+    }
+    if (said->n_tokens >= 0 && at == said->content.n) return RETRACE_OK;
+    return retrace_fail(err, RETRACE_EUSAGE, "message %d: its tokens do not spell its content",
+                        number);
+}
+
+static int check_message(const retrace_model *m, const retrace_message *message, int number,
+                         retrace_error *err) {
+    char what[48];
+    if (!message->role) return retrace_fail(err, RETRACE_EUSAGE, "message %d has no role", number);
+    if (message->tokens) return check_said(m, message, number, err);
+    snprintf(what, sizeof what, "message %d", number);
+    return rt_check_text(message->content, what, err);
+}
+
+int rt_chat(const retrace_model *m, const retrace_message *messages, int n_messages, int *at,
+            retrace_token **out, int *n, retrace_error *err) {
     rt_clear(err);
     if (!m->type->chat)
         return retrace_fail(err, RETRACE_EMODEL, "a %s model has no chat template",
                             m->type->scheme);
     for (int i = 0; i < n_messages; i++) {
-        char what[48];
-        snprintf(what, sizeof what, "message %d", i + 1);
-        int rc = rt_check_text(messages[i].content, what, err);
+        int rc = check_message(m, &messages[i], i + 1, err);
         if (rc) return rc;
     }
-    return m->type->chat(m, messages, n_messages, out, n, err);
+    return m->type->chat(m, messages, n_messages, at, out, n, err);
+}
+
+int retrace_chat(const retrace_model *m, const retrace_message *messages, int n_messages,
+                 retrace_token **out, int *n, retrace_error *err) {
+    return rt_chat(m, messages, n_messages, NULL, out, n, err);
 }
 
 /* ==== Questions ==== */

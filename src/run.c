@@ -135,6 +135,23 @@ static int read_prompt(retrace_run *run, retrace_error *err) {
     return RETRACE_OK;
 }
 
+static int take_singles(retrace_run *run, const retrace_options *o, retrace_error *err) {
+    int last = 0;
+    for (int i = 0; i < 2 * o->n_singles; i++) {
+        if (o->singles[i] < last || o->singles[i] > run->n_prompt)
+            return retrace_fail(err, RETRACE_EUSAGE,
+                                "singles: %d is no place of the prompt from %d on", o->singles[i],
+                                last);
+        last = o->singles[i];
+    }
+    if (o->n_singles < 1) return RETRACE_OK;
+    run->singles = retrace_alloc((size_t)o->n_singles * 2 * sizeof *run->singles);
+    if (!run->singles) return rt_nomem(err);
+    memcpy(run->singles, o->singles, (size_t)o->n_singles * 2 * sizeof *run->singles);
+    run->n_singles = o->n_singles;
+    return RETRACE_OK;
+}
+
 static int take_prompt(retrace_run *run, const retrace_token *prompt, int n, retrace_error *err) {
     int rc = check_prompt(run->model, prompt, n, err);
     if (rc) return rc;
@@ -161,6 +178,7 @@ int retrace_run_new(retrace_run **out, retrace_model *m, const retrace_options *
     size_t mark_size = 0;
     int rc = take_options(run, o, err);
     if (rc == RETRACE_OK) rc = take_prompt(run, prompt, n_prompt, err);
+    if (rc == RETRACE_OK) rc = take_singles(run, o, err);
     if (rc == RETRACE_OK) rc = take_rules(run, o, &mark_size, err);
     if (rc == RETRACE_OK && rt_exact(run)) rc = rt_exact_check(run, err);
     if (rc == RETRACE_OK && rt_trace_init(&run->trace, mark_size)) rc = rt_nomem(err);
@@ -194,6 +212,7 @@ void retrace_run_free(retrace_run *run) {
     rt_driver_free(run->driver, run->driver_self);
     retrace_free(run->stops);
     retrace_free(run->bias);
+    retrace_free(run->singles);
     retrace_free(run->end_tokens);
     retrace_free(run->tokens);
     retrace_free(run->path);
@@ -211,6 +230,8 @@ static int ask_about(retrace_run *run, int n, retrace_error *err) {
     run->query = (retrace_query){.tokens = run->tokens,
                                  .n = run->n_prompt + n,
                                  .n_prompt = run->n_prompt,
+                                 .singles = run->singles,
+                                 .n_singles = run->n_singles,
                                  .next = node->dist->logits,
                                  .slot = run->o.slot,
                                  .alone = run->o.alone};
@@ -244,6 +265,9 @@ static void take_answer(retrace_run *run) {
         fresh += i > 0;
     }
     int rows = run->query.evaluated;
+    /* They are the last ones of the sequence that was asked about. */
+    if ((first || run->resumed) && rows > run->asked_at)
+        run->stats.prompt_evaluated = rows - run->asked_at;
     if (run->resumed && rows > 1) rows -= rows > run->n_prompt ? run->n_prompt : rows - 1;
     run->resumed = 0;
     int repeats = rows > fresh ? rows - fresh : 0;

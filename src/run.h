@@ -62,6 +62,8 @@ struct retrace_run {
     int n_end_tokens, cap_end_tokens;
     rt_watch *watch;
     int n_watch;
+    int *singles; /* pairs, of the prompt */
+    int n_singles;
     rt_buf before; /* the prompt as text, from its last control token */
 
     /* The tree, and the head as a path in it. */

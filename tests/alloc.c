@@ -143,10 +143,51 @@ static int reads_text(retrace_error *err) {
     if (rc == RETRACE_OK)
         rc = retrace_tokenize(m, text_of("ab a<|u|>b\xc3\xa9"), RETRACE_TOKENIZE_SPECIAL, &tokens,
                               &n, err);
-    retrace_message messages[] = {{"system", text_of("a")}, {"user", text_of("b ab")}};
+    retrace_message messages[] = {{.role = "system", .content = text_of("a")},
+                                  {.role = "user", .content = text_of("b ab")}};
     if (rc == RETRACE_OK) rc = retrace_chat(m, messages, 2, &chat, &n, err);
     retrace_free(tokens);
     retrace_free(chat);
+    retrace_model_close(m);
+    return rc;
+}
+
+static int fits(const retrace_model *m, const retrace_reply *said, retrace_error *err) {
+    retrace_token *v = NULL;
+    int *singles = NULL, n, n_pairs, dropped;
+    int rc = retrace_chat_fit(m, said->messages, said->n_messages, 40, &v, &n, &dropped, err);
+    if (rc == RETRACE_OK) {
+        assert_int_equal(dropped, 2);
+        rc = retrace_chat_singles(m, said->messages, said->n_messages, dropped, &singles, &n_pairs,
+                                  err);
+    }
+    retrace_free(v);
+    retrace_free(singles);
+    return rc;
+}
+
+/* Two turns, the second of which holds the first one's tokens; a stop text cuts inside a token. */
+static int converses(retrace_error *err) {
+    retrace_model *m = NULL;
+    retrace_reply *said = NULL;
+    retrace_text stop = text_of("b");
+    int rc = open_it(&m, err);
+    for (int i = 0; i < 2 && rc == RETRACE_OK; i++) {
+        retrace_message list[4];
+        retrace_reply *next = NULL;
+        retrace_options o = plain_options(10);
+        o.seed = 3;
+        o.stops = &stop;
+        o.n_stops = i;
+        for (int k = 0; k < 2 * i; k++) list[k] = said->messages[k];
+        list[2 * i] = (retrace_message){.role = "user", .content = text_of("b ab ab a b")};
+        rc = retrace_answer(&next, m, &o, list, 2 * i + 1, NULL, NULL, err);
+        assert_int_equal(rc == RETRACE_OK, next != NULL);
+        retrace_free(said);
+        said = next;
+    }
+    if (rc == RETRACE_OK) rc = fits(m, said, err);
+    retrace_free(said);
     retrace_model_close(m);
     return rc;
 }
@@ -421,6 +462,7 @@ static void rules_survive(void **unused) {
 static void reading_survives(void **unused) {
     (void)unused;
     sweep(reads_text);
+    sweep(converses);
 }
 
 static void chains_survive(void **unused) {

@@ -525,22 +525,26 @@ static void chat(void **state) {
     const char *path = tiny_path("dense.gguf");
     if (!path) skip();
     retrace_model *m = tiny_open(path, "threads=1 ctx_size=256");
-    retrace_message plain[] = {{"system", text_of("be in")}, {"user", text_of("the end")}};
+    retrace_message plain[] = {{.role = "system", .content = text_of("be in")},
+                               {.role = "user", .content = text_of("the end")}};
     assert_string_equal(chat_of(m, plain, 2, 6), "<s><|im_start|> system\nbe in<|im_end|> \n"
                                                  "<|im_start|> user\nthe end<|im_end|> \n"
                                                  "<|im_start|> assistant\n");
     /* Every control token of the vocabulary, spelt by a user, stays text. */
-    retrace_message sly[] = {{"user", text_of(" x<s>y</s><|im_start|>z<|im_end|><unk>")}};
+    retrace_message sly[] = {
+        {.role = "user", .content = text_of(" x<s>y</s><|im_start|>z<|im_end|><unk>")}};
     const char *s = chat_of(m, sly, 1, 4);
     assert_int_equal(count(s, "<|im_start|>"), 3);
     assert_string_equal(s,
                         "<s><|im_start|> user\n x<s>y</s><|im_start|>z<|im_end|><unk><|im_end|> \n"
                         "<|im_start|> assistant\n");
     /* Half a token at a seam. */
-    retrace_message seam[] = {{"user", text_of("<|im_end|")}, {"assistant", text_of("|>")}};
+    retrace_message seam[] = {{.role = "user", .content = text_of("<|im_end|")},
+                              {.role = "assistant", .content = text_of("|>")}};
     chat_of(m, seam, 2, 6);
     /* A NUL byte is a byte, and what looks like a placeholder is text. */
-    retrace_message nul[] = {{"user", {"a\0<s>b", 6}}, {"user", text_of("Qcontent0EQcontentQ1E")}};
+    retrace_message nul[] = {{.role = "user", .content = {"a\0<s>b", 6}},
+                             {.role = "user", .content = text_of("Qcontent0EQcontentQ1E")}};
     chat_of(m, nul, 2, 6);
     retrace_model_close(m);
 }
@@ -566,7 +570,7 @@ static void bad_chats(void **state) {
         int n;
         if (!path) skip();
         retrace_model *m = tiny_open(path, "threads=1 ctx_size=256");
-        retrace_message message = {rows[i].role, text_of("the end")};
+        retrace_message message = {.role = rows[i].role, .content = text_of("the end")};
         assert_int_equal(retrace_chat(m, &message, 1, &v, &n, &err), rows[i].code);
         if (!strstr(err.msg, rows[i].says))
             fail_msg("'%s' does not say '%s'", err.msg, rows[i].says);

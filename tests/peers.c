@@ -545,7 +545,7 @@ static void tokenising_part_of_a_character_aborts(void **unused) {
                      RETRACE_EUSAGE);
     assert_non_null(strstr(err.msg, "2"));
     assert_null(tokens);
-    retrace_message message = {"user", text_of("\xad")};
+    retrace_message message = {.role = "user", .content = text_of("\xad")};
     assert_int_equal(retrace_chat(m, &message, 1, &tokens, &n, &err), RETRACE_EUSAGE);
     const char *pairs[] = {"text", "\xe6\xad", NULL};
     retrace_rule *r = NULL;

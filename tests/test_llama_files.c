@@ -104,7 +104,7 @@ static int use(const char *path) {
     retrace_error err;
     int n = 0, n_chat = 0;
     float *next = malloc(400 * sizeof *next);
-    retrace_message sly = {"user", {"the <s> end", 11}};
+    retrace_message sly = {.role = "user", .content = {"the <s> end", 11}};
     retrace_text text = {"the end and the inning", 22};
     assert_non_null(next);
     int rc = tiny_try(&m, path, "threads=1 ctx_size=256 batch_size=8", &err);
@@ -115,6 +115,18 @@ static int use(const char *path) {
         retrace_query q = {.tokens = v, .n = n - k, .n_prompt = 3, .next = next};
         rc = retrace_model_eval(m, &q, 1, &err);
     }
+    retrace_message said[] = {sly, {.role = "assistant", .content = text, .tokens = NULL}, sly};
+    retrace_free(chat);
+    chat = NULL;
+    retrace_token *own = NULL;
+    int n_own = 0;
+    if (rc == RETRACE_OK)
+        rc = retrace_tokenize(m, text, RETRACE_TOKENIZE_INSIDE, &own, &n_own, &err);
+    said[1].tokens = own;
+    said[1].n_tokens = n_own;
+    if (rc == RETRACE_OK && strstr(path, "dense"))
+        rc = retrace_chat(m, said, 3, &chat, &n_chat, &err);
+    retrace_free(own);
     if (rc < 0) assert_true(err.msg[0] != '\0');
     retrace_free(v);
     retrace_free(chat);

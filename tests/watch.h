@@ -176,6 +176,8 @@ UNUSED_OK static const char *broken(const retrace_model *m, const answer *a) {
     if (s->kept != a->n_tokens) return "kept is not the number of tokens";
     if (s->kept + s->erased != a->pushes) return "kept + erased is not the number of pushes";
     if (s->evaluated - s->reevaluated > s->kept + s->erased) return "evaluated more than was drawn";
+    if (s->prompt_evaluated < 0 || s->prompt_evaluated > s->prompt)
+        return "more of the prompt was evaluated than there is";
     if (s->reevaluated < 0 || s->rewinds < 0 || s->accepted < 0 || s->held_max_bytes < 0)
         return "a negative figure";
     return joined_differs(m, a);

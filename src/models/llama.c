@@ -25,7 +25,7 @@ enum {
 typedef struct settings {
     int64_t ctx_size, threads, batch_size, n_gpu_layers, parallel, snapshots;
     int swa_full, deterministic, weights;
-    retrace_text device;
+    retrace_text device, chat_template;
 } settings;
 
 static const retrace_setting_info table[] = {
@@ -50,6 +50,8 @@ static const retrace_setting_info table[] = {
      "fast"},
     {"snapshots", RETRACE_INT, offsetof(settings, snapshots), "256", 0, 1 << 20, NULL,
      "MiB for copies of the state of recurrent and sliding-window models, for rewinds"},
+    {"chat_template", RETRACE_TEXT, offsetof(settings, chat_template), NULL, 0, 0, NULL,
+     "the name of a chat template that libllama knows, or the text of one, in place of the file's"},
     {0},
 };
 
@@ -91,9 +93,9 @@ static int tokenize(const retrace_model *base, retrace_text text, int flags, ret
     return rt_llama_tokens(base, ((const model *)base)->l, text, flags, out, n, err);
 }
 
-static int chat(const retrace_model *base, const retrace_message *messages, int n_messages,
+static int chat(const retrace_model *base, const retrace_message *messages, int n_messages, int *at,
                 retrace_token **out, int *n, retrace_error *err) {
-    return rt_llama_chat(base, ((const model *)base)->l, messages, n_messages, out, n, err);
+    return rt_llama_chat(base, ((const model *)base)->l, messages, n_messages, at, out, n, err);
 }
 
 /* ==== Factors ==== */
@@ -279,6 +281,8 @@ static int open_file(model *m, const char *path, const settings *s, retrace_erro
     if (rc == RETRACE_OK && s->weights) rc = rt_expand(&p.file, path, err);
     if (rc == RETRACE_OK) rc = rt_llama_open(&m->l, &p, CTX_CAP, err);
     if (p.file) fclose(p.file);
+    if (rc == RETRACE_OK && s->chat_template.n)
+        rc = rt_llama_set_template(m->l, s->chat_template, err);
     retrace_free(device);
     return rc == RETRACE_OK ? fill(m, path, hash, s, err) : rc;
 }
@@ -308,4 +312,5 @@ const retrace_backend_type rt_backend_llama = {
     .chat = chat,
     .eval = eval,
     .factors = &factors,
+    .chat_template_at = rt_llama_template_at,
 };

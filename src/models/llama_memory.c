@@ -42,12 +42,14 @@ typedef struct job {
     retrace_query *q;
     slot *s;
     int seq;
-    int first;  /* first row whose logits are asked for */
-    int until;  /* tokens to feed */
-    int prompt; /* end of the batched part */
-    int pos;    /* tokens in the slot */
-    int end;    /* after the batch in preparation; pos when it has no part in it */
-    int row;    /* of the token at pos in that batch */
+    int first;          /* first row whose logits are asked for */
+    int until;          /* tokens to feed */
+    int prompt;         /* end of the batched part */
+    const int *singles; /* pairs: what in it is fed one by one all the same */
+    int n_singles;
+    int pos; /* tokens in the slot */
+    int end; /* after the batch in preparation; pos when it has no part in it */
+    int row; /* of the token at pos in that batch */
     int done;
 } job;
 
@@ -170,6 +172,9 @@ static void rewind_slot(rt_memory *m, slot *s, int seq, int pos) {
  *     prompt, in batches of batch_size      then one by one
  *     |----------|----------|----------|-----|-|-|-|-|-|-|-|
  *
+ * and so within a prompt, where it holds answers that were fed so when they were written. For
+ * questions that are not alone this only costs: they feed all of a prompt in batches.
+ *
  * The same tokens in the same batches give the same bits; other batches round otherwise. A question
  * that is `alone` is decoded by itself, and of a prefix it reuses only as much as was fed by the
  * very batches it would use itself. The others of a call share batches, and reuse any common
@@ -183,11 +188,27 @@ static int most(int a, int b) {
     return a > b ? a : b;
 }
 
+/* A batch from `pos` to `end`, or one token, where these are fed one by one. */
+static int until_single(const job *j, int pos, int end) {
+    int low = 0, high = j->n_singles;
+    while (low < high) { /* the first pair that ends behind pos */
+        int middle = low + (high - low) / 2;
+        if (j->singles[2 * middle + 1] > pos)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    if (low == j->n_singles) return end;
+    int from = j->singles[2 * low];
+    return from <= pos ? pos + 1 : least(end, from);
+}
+
 /* Where the batch that begins at `pos` ends when the question is decoded alone. */
 static int plan_end(const rt_memory *m, const job *j, int pos) {
     if (pos >= j->prompt) return pos + 1;
     int end = least(j->prompt, (pos / m->stretch + 1) * m->stretch);
-    return least(end, most(j->first, pos) + m->n_logits);
+    end = least(end, most(j->first, pos) + m->n_logits);
+    return until_single(j, pos, end);
 }
 
 static int is_alone(const rt_memory *m, const retrace_query *q) {
@@ -291,6 +312,8 @@ static void begin(rt_memory *m, job *j) {
     j->until = need.until;
     j->first = need.first;
     j->prompt = least(most(j->q->n_prompt, 0), j->until);
+    j->singles = j->q->singles;
+    j->n_singles = is_alone(m, j->q) ? j->q->n_singles : 0;
     j->s->user = j;
     slot *from = j->until > 0 ? lender(m, j, &pos) : NULL;
     if (from)

@@ -8,6 +8,11 @@
  * show when a template leaves a message out, which is an error rather than a silently shorter
  * prompt.
  *
+ * An answer that comes with its tokens stays a placeholder in every rendering, and its tokens stand
+ * in the prompt in its place. What lies before, between and behind such answers is a *part* each,
+ * and all of the above is done with each part by itself: a conversation that goes on then begins
+ * with the tokens that it had, whatever is said later.
+ *
  * SentencePiece vocabularies put a space before a text, and before what follows a control token,
  * but not before what continues a text; a piece that continues one is tokenised behind a guard that
  * is removed. */
@@ -36,10 +41,10 @@ static int settle_bos(const retrace_model *m, list *to, retrace_error *err) {
     retrace_token bos = m->facts.bos;
     if (!m->facts.add_bos || bos < 0) return RETRACE_OK;
     if (to->n > 0 && to->v[0] == bos) {
-        while (to->n > 1 && to->v[1] == bos) {
-            memmove(to->v + 1, to->v + 2, (size_t)(to->n - 2) * sizeof *to->v);
-            to->n--;
-        }
+        int more = 1;
+        while (more < to->n && to->v[more] == bos) more++;
+        memmove(to->v + 1, to->v + more, (size_t)(to->n - more) * sizeof *to->v);
+        to->n -= more - 1;
         return RETRACE_OK;
     }
     if (rt_grow(&to->v, &to->cap, to->n + 1, sizeof *to->v) < 0) return rt_nomem(err);
@@ -64,14 +69,13 @@ static int is_control(const retrace_model *m, retrace_token id) {
     return (m->vocab[id].flags & (RETRACE_TOKEN_CONTROL | RETRACE_TOKEN_END)) != 0;
 }
 
-/* 1 when the vocabulary puts a space before a text. */
-static int puts_space(const retrace_model *m, const rt_llama *l) {
+/* *yes: the vocabulary puts a space before a text. */
+static int puts_space(const retrace_model *m, const rt_llama *l, int *yes, retrace_error *err) {
     retrace_token *ids = NULL;
-    int n = 0;
-    if (rt_llama_tokenize(l, (retrace_text){"a", 1}, 0, &ids, &n, NULL) < 0) return 0;
-    int yes = n > 0 && m->vocab[ids[0]].n > 0 && m->vocab[ids[0]].bytes[0] == ' ';
-    retrace_free(ids);
-    return yes;
+    int n = 0, rc = rt_llama_tokenize(l, (retrace_text){"a", 1}, 0, &ids, &n, err);
+    *yes = rc == RETRACE_OK && n > 0 && m->vocab[ids[0]].n > 0 && m->vocab[ids[0]].bytes[0] == ' ';
+    if (rc == RETRACE_OK) retrace_free(ids);
+    return rc;
 }
 
 /* Appends the tokens of a text that continues another one, without the space. *done says whether
@@ -122,9 +126,9 @@ static int add_piece(const retrace_model *m, const rt_llama *l, list *to, retrac
 /* One that goes on from another text has no space put before it. */
 static int split(const retrace_model *m, const rt_llama *l, retrace_text text, int flags, list *to,
                  retrace_error *err) {
-    int special = flags & RETRACE_TOKENIZE_SPECIAL, done = 0, rc = RETRACE_OK;
-    if ((flags & RETRACE_TOKENIZE_INSIDE) && text.n > 0 && puts_space(m, l))
-        rc = add_behind_guard(l, to, text, special, &done, err);
+    int special = flags & RETRACE_TOKENIZE_SPECIAL, spaced = 0, done = 0, rc = RETRACE_OK;
+    if ((flags & RETRACE_TOKENIZE_INSIDE) && text.n > 0) rc = puts_space(m, l, &spaced, err);
+    if (rc == RETRACE_OK && spaced) rc = add_behind_guard(l, to, text, special, &done, err);
     if (rc < 0 || done) return rc;
     return add_piece(m, l, to, text, special, 0, err);
 }
@@ -155,11 +159,22 @@ typedef struct chat {
     rt_buf tag; /* opens a placeholder; occurs in no message and not in the template */
     const char **roles;
     char **contents;
+    int n_parts; /* the answers with tokens, and one */
+    int *said;   /* said[k]: the message whose tokens stand behind part k */
+    int *at;     /* where they begin; NULL: nobody asks */
 } chat;
 
+/* Does the message stand in the prompt by its tokens? */
+static int has_tokens(const chat *c, int i) {
+    return c->messages[i].tokens != NULL;
+}
+
 static int holds(retrace_text t, const char *s, size_t n) {
-    for (size_t i = 0; i + n <= t.n; i++) {
-        if (t.s[i] == s[0] && memcmp(t.s + i, s, n) == 0) return 1;
+    const char *end = t.n ? t.s + t.n : t.s;
+    for (const char *at = t.s; at && (size_t)(end - at) >= n; at++) {
+        at = memchr(at, s[0], (size_t)(end - at) - n + 1);
+        if (!at) return 0;
+        if (memcmp(at, s, n) == 0) return 1;
     }
     return 0;
 }
@@ -183,7 +198,7 @@ static int make_tag(chat *c, retrace_error *err) {
 }
 
 static char *placeholder(const chat *c, int i, int kind) {
-    const char *fence = kind == FENCED ? "\v" : "";
+    const char *fence = kind == FENCED && !has_tokens(c, i) ? "\v" : "";
     size_t room = c->tag.n + 32;
     char *s = retrace_alloc(room);
     if (s) snprintf(s, room, "%s%.*s%dE%s", fence, (int)c->tag.n, c->tag.s, i, fence);
@@ -196,7 +211,8 @@ static int render(chat *c, int kind, char **out, size_t *len, retrace_error *err
         retrace_text t = c->messages[i].content;
         c->roles[i] = c->messages[i].role;
         retrace_free(c->contents[i]);
-        c->contents[i] = kind == REAL ? rt_copy(t.s, t.n) : placeholder(c, i, kind);
+        c->contents[i] =
+            kind == REAL && !has_tokens(c, i) ? rt_copy(t.s, t.n) : placeholder(c, i, kind);
         if (!c->contents[i]) rc = rt_nomem(err);
     }
     if (rc < 0) return rc;
@@ -239,6 +255,23 @@ static int check_places(const chat *c, const char *frame, size_t n, retrace_erro
     return rc;
 }
 
+/* Cuts a rendered text at the answers with tokens: into n_parts of them, or *n says how many. */
+static void cut_parts(const chat *c, retrace_text text, retrace_text *parts, int *n) {
+    size_t from = 0, at = 0, begin, end;
+    *n = 0;
+    for (int i; (i = next_place(c, text.s, text.n, at, &begin, &end)) >= 0; at = end) {
+        if (!has_tokens(c, i)) continue;
+        if (*n + 1 < c->n_parts) {
+            c->said[*n] = i;
+            parts[*n] = (retrace_text){text.s + from, begin - from};
+        }
+        from = end;
+        ++*n;
+    }
+    if (*n < c->n_parts) parts[*n] = (retrace_text){text.s + from, text.n - from};
+    ++*n;
+}
+
 static int same_controls(const retrace_model *m, const retrace_token *a, int n_a,
                          const retrace_token *b, int n_b) {
     int i = 0, j = 0;
@@ -250,32 +283,20 @@ static int same_controls(const retrace_model *m, const retrace_token *a, int n_a
     }
 }
 
-/* The plain rendering in one piece, unless a content makes a control token; *done says which. */
-static int whole(chat *c, const char *frame, size_t n_frame, list *to, int *done,
-                 retrace_error *err) {
-    char *text = NULL;
-    retrace_token *ids = NULL, *bare = NULL;
-    size_t n_text = 0;
-    int n = 0, n_bare = 0;
-    *done = 0;
-    for (int i = 0; i < c->n; i++) {
-        retrace_text t = c->messages[i].content;
-        if (t.n && memchr(t.s, '\0', t.n)) return RETRACE_OK; /* libllama would stop there */
-    }
-    int rc = render(c, REAL, &text, &n_text, err);
-    if (rc == RETRACE_OK) {
-        rc = rt_llama_tokenize(c->l, (retrace_text){text, n_text}, 1, &ids, &n, err);
-    }
-    if (rc == RETRACE_OK) {
-        rc = rt_llama_tokenize(c->l, (retrace_text){frame, n_frame}, 1, &bare, &n_bare, err);
-    }
-    if (rc == RETRACE_OK && same_controls(c->m, ids, n, bare, n_bare)) {
-        *done = 1;
-        rc = add(to, ids, n, err);
-    }
-    retrace_free(text);
-    retrace_free(ids);
-    retrace_free(bare);
+/* A part of the plain rendering in one piece, unless a content makes a control token; *done says
+ * which. */
+static int whole(const chat *c, retrace_text text, retrace_text frame, int spaced, list *to,
+                 int *done, retrace_error *err) {
+    list bare = {0};
+    int before = to->n;
+    /* What stands before a part decides about the space in front of it. */
+    int rc = before ? add(&bare, &to->v[before - 1], 1, err) : RETRACE_OK;
+    if (rc == RETRACE_OK) rc = add_piece(c->m, c->l, to, text, 1, spaced, err);
+    if (rc == RETRACE_OK) rc = add_piece(c->m, c->l, &bare, frame, 1, spaced, err);
+    *done = rc == RETRACE_OK && same_controls(c->m, to->v + before, to->n - before,
+                                              bare.v + (before > 0), bare.n - (before > 0));
+    if (!*done) to->n = before;
+    retrace_free(bare.v);
     return rc;
 }
 
@@ -291,23 +312,80 @@ static retrace_text shown(const chat *c, int i, int left, int right) {
     return t;
 }
 
-static int in_pieces(chat *c, list *to, retrace_error *err) {
-    char *text = NULL;
-    size_t n = 0, at = 0, begin, end;
-    int spaced = puts_space(c->m, c->l);
-    int rc = render(c, FENCED, &text, &n, err);
+static int in_pieces(const chat *c, retrace_text text, int spaced, list *to, retrace_error *err) {
+    size_t at = 0, begin, end;
+    int rc = RETRACE_OK;
     while (rc == RETRACE_OK) {
-        int i = next_place(c, text, n, at, &begin, &end);
-        size_t stop = i < 0 ? n : begin;
-        int left = i >= 0 && !(begin > at && text[begin - 1] == '\v');
-        int right = i >= 0 && !(end < n && text[end] == '\v');
+        int i = next_place(c, text.s, text.n, at, &begin, &end);
+        size_t stop = i < 0 ? text.n : begin;
+        int left = i >= 0 && !(begin > at && text.s[begin - 1] == '\v');
+        int right = i >= 0 && !(end < text.n && text.s[end] == '\v');
         if (i >= 0 && !left) stop--;
-        rc = add_piece(c->m, c->l, to, (retrace_text){text + at, stop - at}, 1, spaced, err);
+        rc = add_piece(c->m, c->l, to, (retrace_text){text.s + at, stop - at}, 1, spaced, err);
         if (rc < 0 || i < 0) break;
         rc = add_piece(c->m, c->l, to, shown(c, i, left, right), 0, spaced, err);
         at = right ? end : end + 1;
     }
-    retrace_free(text);
+    return rc;
+}
+
+/* A rendering and its parts. */
+typedef struct rendered {
+    char *s;
+    size_t n;
+    retrace_text *parts;
+    int n_parts;
+} rendered;
+
+static void drop(rendered *r) {
+    retrace_free(r->s);
+    retrace_free(r->parts);
+}
+
+static int render_parts(chat *c, int kind, rendered *r, retrace_error *err) {
+    r->parts = retrace_calloc((size_t)c->n_parts, sizeof *r->parts);
+    int rc = r->parts ? render(c, kind, &r->s, &r->n, err) : rt_nomem(err);
+    if (rc == RETRACE_OK) cut_parts(c, (retrace_text){r->s, r->n}, r->parts, &r->n_parts);
+    return rc;
+}
+
+static int spells_control(const retrace_model *m, retrace_text t) {
+    for (retrace_token id = 0; t.n && id < m->facts.vocab; id++) {
+        const retrace_token_info *v = &m->vocab[id];
+        if (v->n > 0 && is_control(m, id) && holds(t, v->bytes, (size_t)v->n)) return 1;
+    }
+    return 0;
+}
+
+/* Contents that have no plain rendering: libllama would stop at a NUL, and where one spells a whole
+ * control token the rendering is known to be wrong. (To split one with many of these takes libllama
+ * time that grows with the square of their number.) */
+static int must_be_in_pieces(const chat *c) {
+    for (int i = 0; i < c->n; i++) {
+        retrace_text t = c->messages[i].content;
+        if (has_tokens(c, i) || t.n == 0) continue;
+        if (memchr(t.s, '\0', t.n) || spells_control(c->m, t)) return 1;
+    }
+    return 0;
+}
+
+/* The parts, and the tokens of the answers between them. */
+static int join(chat *c, const rendered *frame, list *to, retrace_error *err) {
+    rendered real = {0}, fenced = {0};
+    int spaced = 0, rc = puts_space(c->m, c->l, &spaced, err);
+    if (rc == RETRACE_OK && !must_be_in_pieces(c)) rc = render_parts(c, REAL, &real, err);
+    int plain = real.n_parts == c->n_parts;
+    for (int k = 0; k < c->n_parts && rc == RETRACE_OK; k++) {
+        int done = 0;
+        if (plain) rc = whole(c, real.parts[k], frame->parts[k], spaced, to, &done, err);
+        if (rc == RETRACE_OK && !done && !fenced.s) rc = render_parts(c, FENCED, &fenced, err);
+        if (rc == RETRACE_OK && !done) rc = in_pieces(c, fenced.parts[k], spaced, to, err);
+        const retrace_message *said = k + 1 < c->n_parts ? &c->messages[c->said[k]] : NULL;
+        if (said && c->at) c->at[c->said[k]] = to->n;
+        if (rc == RETRACE_OK && said) rc = add(to, said->tokens, said->n_tokens, err);
+    }
+    drop(&real);
+    drop(&fenced);
     return rc;
 }
 
@@ -322,29 +400,45 @@ static int check_roles(const retrace_message *messages, int n, retrace_error *er
     return RETRACE_OK;
 }
 
+/* BOS in front has moved them. */
+static void move_places(const chat *c, int by) {
+    for (int k = 0; c->at && k + 1 < c->n_parts; k++) c->at[c->said[k]] += by;
+}
+
+static int make_chat(chat *c, retrace_error *err) {
+    c->n_parts = 1;
+    for (int i = 0; i < c->n; i++) c->n_parts += has_tokens(c, i);
+    c->roles = retrace_calloc((size_t)c->n, sizeof *c->roles);
+    c->contents = retrace_calloc((size_t)c->n, sizeof *c->contents);
+    c->said = retrace_calloc((size_t)c->n_parts, sizeof *c->said);
+    return c->roles && c->contents && c->said ? make_tag(c, err) : rt_nomem(err);
+}
+
+static void free_chat(chat *c) {
+    for (int i = 0; c->contents && i < c->n; i++) retrace_free(c->contents[i]);
+    retrace_free(c->contents);
+    retrace_free(c->roles);
+    retrace_free(c->said);
+    rt_buf_free(&c->tag);
+}
+
 int rt_llama_chat(const retrace_model *m, const rt_llama *l, const retrace_message *messages,
-                  int n_messages, retrace_token **out, int *n, retrace_error *err) {
+                  int n_messages, int *at, retrace_token **out, int *n, retrace_error *err) {
     int rc = check_roles(messages, n_messages, err);
     if (rc < 0) return rc;
-    chat c = {.m = m, .l = l, .messages = messages, .n = n_messages};
+    chat c = {.m = m, .l = l, .messages = messages, .n = n_messages, .at = at};
     list ids = {0};
-    char *frame = NULL;
-    size_t n_frame = 0;
-    int done = 0;
-    c.roles = retrace_calloc((size_t)c.n, sizeof *c.roles);
-    c.contents = retrace_calloc((size_t)c.n, sizeof *c.contents);
-    rc = c.roles && c.contents ? make_tag(&c, err) : rt_nomem(err);
-    if (rc == RETRACE_OK) rc = render(&c, FRAME, &frame, &n_frame, err);
-    if (rc == RETRACE_OK) rc = check_places(&c, frame, n_frame, err);
-    if (rc == RETRACE_OK) rc = whole(&c, frame, n_frame, &ids, &done, err);
-    if (rc == RETRACE_OK && !done) rc = in_pieces(&c, &ids, err);
+    rendered frame = {0};
+    rc = make_chat(&c, err);
+    if (rc == RETRACE_OK) rc = render_parts(&c, FRAME, &frame, err);
+    if (rc == RETRACE_OK) rc = check_places(&c, frame.s, frame.n, err);
+    if (rc == RETRACE_OK) rc = join(&c, &frame, &ids, err);
+    int joined = ids.n;
     if (rc == RETRACE_OK) rc = settle_bos(m, &ids, err);
+    if (rc == RETRACE_OK) move_places(&c, ids.n - joined);
     if (rc == RETRACE_OK) rc = hand_over(&ids, out, n, err);
     if (rc < 0) retrace_free(ids.v);
-    for (int i = 0; c.contents && i < c.n; i++) retrace_free(c.contents[i]);
-    retrace_free(c.contents);
-    retrace_free(c.roles);
-    retrace_free(frame);
-    rt_buf_free(&c.tag);
+    drop(&frame);
+    free_chat(&c);
     return rc;
 }

@@ -8,6 +8,6 @@
 int rt_llama_tokens(const retrace_model *m, const rt_llama *l, retrace_text text, int flags,
                     retrace_token **out, int *n, retrace_error *err);
 int rt_llama_chat(const retrace_model *m, const rt_llama *l, const retrace_message *messages,
-                  int n_messages, retrace_token **out, int *n, retrace_error *err);
+                  int n_messages, int *at, retrace_token **out, int *n, retrace_error *err);
 
 #endif

@@ -513,17 +513,29 @@ static int table_tokenize(const retrace_model *m, retrace_text text, int flags, 
     return hand_out(&made, rc, out, n, err);
 }
 
+/* A content: in its own tokens where it has them. */
+static int add_content(const table *t, const retrace_message *m, int *at, tokens *out,
+                       retrace_error *err) {
+    if (!m->tokens) return add_tokens(t, m->content, 0, out, err);
+    if (at) *at = out->n;
+    if (m->n_tokens == 0) return RETRACE_OK;
+    if (rt_grow(&out->v, &out->cap, out->n + m->n_tokens, sizeof *out->v)) return rt_nomem(err);
+    memcpy(out->v + out->n, m->tokens, (size_t)m->n_tokens * sizeof *out->v);
+    out->n += m->n_tokens;
+    return RETRACE_OK;
+}
+
 /* One message through the template: "{role}" and "{content}" are replaced, the rest is template
  * text, in which control tokens count. */
-static int add_message(const table *t, const retrace_message *m, tokens *out, retrace_error *err) {
+static int add_message(const table *t, const retrace_message *m, int *at, tokens *out,
+                       retrace_error *err) {
     const char *s = t->template;
     while (*s) {
         const char *role = strstr(s, "{role}"), *content = strstr(s, "{content}");
         const char *stop = !role || (content && content < role) ? content : role;
         size_t n = stop ? (size_t)(stop - s) : strlen(s);
         int rc = add_tokens(t, (retrace_text){s, n}, RETRACE_TOKENIZE_SPECIAL, out, err);
-        if (rc == RETRACE_OK && stop && stop == content)
-            rc = add_tokens(t, m->content, 0, out, err);
+        if (rc == RETRACE_OK && stop && stop == content) rc = add_content(t, m, at, out, err);
         if (rc == RETRACE_OK && stop && stop == role)
             rc = add_tokens(t, (retrace_text){m->role, strlen(m->role)}, 0, out, err);
         if (rc || !stop) return rc;
@@ -533,7 +545,7 @@ static int add_message(const table *t, const retrace_message *m, tokens *out, re
 }
 
 static int table_chat(const retrace_model *m, const retrace_message *messages, int n_messages,
-                      retrace_token **out, int *n, retrace_error *err) {
+                      int *at, retrace_token **out, int *n, retrace_error *err) {
     const table *t = (const table *)m;
     if (t->template && !strstr(t->template, "{content}"))
         return retrace_fail(err, RETRACE_EMODEL, "unknown chat template '%.*s'",
@@ -541,8 +553,9 @@ static int table_chat(const retrace_model *m, const retrace_message *messages, i
     tokens made = {0};
     int rc = RETRACE_OK;
     for (int i = 0; rc == RETRACE_OK && i < n_messages; i++) {
-        rc = t->template ? add_message(t, &messages[i], &made, err)
-                         : add_tokens(t, messages[i].content, 0, &made, err);
+        int *place = at ? at + i : NULL;
+        rc = t->template ? add_message(t, &messages[i], place, &made, err)
+                         : add_content(t, &messages[i], place, &made, err);
     }
     return hand_out(&made, rc, out, n, err);
 }
