@@ -60,7 +60,8 @@ static int chat_tokens(const cli_flags *f, const retrace_model *m, retrace_text 
     if (system)
         turns[n_turns++] = (retrace_message){.role = "system", .content = {system, strlen(system)}};
     turns[n_turns++] = (retrace_message){.role = "user", .content = text};
-    return retrace_chat(m, turns, n_turns, out, n, &err) ? cli_report(&err, "--chat") : CLI_OK;
+    int rc = retrace_chat(m, turns, n_turns, out, n, &err);
+    return rc ? cli_report_chat(m, &err, "--chat") : CLI_OK;
 }
 
 /* As the model reads it, control tokens spelt out. */

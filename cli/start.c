@@ -130,7 +130,7 @@ int cli_start_prompt(const json_t *start, const retrace_model *m, const char *wh
     int n, same = 0;
     if (!json_object_get(start, "prompt")) return CLI_OK;
     for (int special = 1; special >= 0 && !same; special--) { /* --no-special is not recorded */
-        if (tokens_of(start, m, special, &ids, &n, &err)) return cli_report(&err, where);
+        if (tokens_of(start, m, special, &ids, &n, &err)) return cli_report_chat(m, &err, where);
         json_t *now = cli_json_ints(ids, n);
         same = json_equal(now, json_object_get(start, "prompt_tokens"));
         json_decref(now);

@@ -245,7 +245,7 @@ static void bad_places_are_refused_at_once(void **unused) {
     fails_with(try_build(u, under, NULL, &err), &err, RETRACE_EIO, "No such file");
     fails_with(try_build(u, folder(), NULL, &err), &err, RETRACE_EIO, "is a folder");
     fails_with(try_build(u, "/dev/null", NULL, &err), &err, RETRACE_EIO, "is no plain file");
-    fails_with(try_build(u, "", NULL, &err), &err, RETRACE_EIO, "file name");
+    fails_with(try_build(u, "", NULL, &err), &err, RETRACE_EIO, "needs a name");
     assert_int_equal(u->rows, 0);
     unlink(file);
     made_up_free(u);

@@ -8,6 +8,8 @@ Three layers, a vocabulary of some 330 tokens, F32 unless said, the same bytes o
     recurrent.gguf  mamba: a running state that cannot be cut; byte-level BPE, no BOS, no template
     quant.gguf      dense with matrices of 8 and 16 bits
     hybrid.gguf     lfm2: running state, attention, running state; a template nobody knows
+    marks.gguf      dense, with the marks of all chat templates as control tokens, and no template
+    marks_bpe.gguf  the same in byte-level BPE, without BOS
 
 and files that must be refused: novocab.gguf (weights only), vocabonly.gguf (no weights),
 truncated.gguf (dense, cut at three quarters), encoder.gguf (t5encoder), diffusion.gguf (llada).
@@ -31,6 +33,21 @@ CHATML = (
 )
 GEMMA = "{{ bos_token }}{% for m in messages %}<start_of_turn>{{ m['content'] | trim }}{% endfor %}"
 STRANGE = "{# a template of no known family #}\n{{ messages[0]['content'] }}"
+
+
+# What the templates that libllama knows put around the contents of messages, and what others do.
+MARKS = (
+    "<|im_start|> <|im_end|> <|im_sep|> <|im_user|> <|im_assistant|> <|im_system|> <|im_middle|> [INST] [/INST] "
+    "[SYSTEM_PROMPT] [/SYSTEM_PROMPT] <|system|> <|user|> <|assistant|> <|end|> <|endoftext|> [gMASK] <sop> "
+    "<start_of_turn> <end_of_turn> <|end_of_turn|> <|EOT|> <|START_OF_TURN_TOKEN|> <|END_OF_TURN_TOKEN|> "
+    "<|SYSTEM_TOKEN|> <|USER_TOKEN|> <|CHATBOT_TOKEN|> <|begin_of_text|> <|start_header_id|> <|end_header_id|> "
+    "<|eot_id|> <|header_start|> <|header_end|> <|eot|> <\uff5cUser\uff5c> <\uff5cAssistant\uff5c> "
+    "<\uff5cend\u2581of\u2581sentence\uff5c> [|system|] [|user|] [|assistant|] [|endofturn|] <|endofturn|> "
+    "<|start_of_role|> <|end_of_role|> <|end_of_text|> <|message_sep|> <|role_sep|> <|role_start|> <|role_end|> "
+    "<|turn_end|> <role> </role> <|startoftext|> <|extra_0|> <|extra_4|> <|eos|> <|start|> <|message|> "
+    "<|return|> <|channel|> <seed:bos> <seed:eos> <|separator|> [unused9] [unused10] <|begin|> <|content|> "
+    "<end_of_utterance> [SEP] <\u7528\u6237> <AI> <think> </think>"
+).split()
 
 
 # ---- Vocabularies ----
@@ -165,6 +182,19 @@ def llama_like(folder, name, arch, vocabulary, types=()):
     finish(w)
 
 
+def marks(folder, name, vocabulary):
+    w = start(folder, name, "llama")
+    w.add_head_count_kv(KV_HEADS)
+    w.add_rope_dimension_count(HEAD)
+    x = Weights(w, 6)
+    x.ends(vocabulary(w))
+    for i in range(LAYERS):
+        x.around(f"blk.{i}.attn_norm.weight", 1, EMBD)
+        x.attention(f"blk.{i}")
+        x.feed_forward(f"blk.{i}")
+    finish(w)
+
+
 def sliding(folder, name, softcap=None):
     w = start(folder, name, "gemma3")
     if softcap:
@@ -276,6 +306,8 @@ def main():
     sliding(folder, "softcap.gguf", 5.0)
     recurrent(folder)
     hybrid(folder)
+    marks(folder, "marks.gguf", lambda w: sentencepiece(w, "<s>", MARKS, True))
+    marks(folder, "marks_bpe.gguf", lambda w: bpe(w, ["<|endoftext|>"] + [m for m in MARKS if "endoftext" not in m]))
     encoder(folder)
     vocabulary_only(folder)
     whole = (folder / "dense.gguf").read_bytes()

@@ -172,9 +172,13 @@ void rt_disk_remove(const char *path) {
 
 /* ==== Names ==== */
 
+/* A link would be replaced itself, and /dev/stdout is one. */
 int rt_disk_check_target(const char *path, retrace_error *err) {
     struct stat st;
-    if (!*path) return retrace_fail(err, RETRACE_EIO, "a table needs a file name");
+    if (!*path) return retrace_fail(err, RETRACE_EIO, "a file needs a name");
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+        return retrace_fail(err, RETRACE_EIO, "'%s' is a link; name the file that it leads to",
+                            path);
     if (stat(path, &st) == 0) return S_ISREG(st.st_mode) ? RETRACE_OK : not_plain(&st, path, err);
     return errno == ENOENT ? RETRACE_OK : failed("write", path, err);
 }

@@ -26,7 +26,7 @@ int rt_disk_close(int fd, const char *path, retrace_error *err);
 int rt_disk_rename(const char *from, const char *to, retrace_error *err);
 void rt_disk_remove(const char *path);
 
-/* Refuses a path that is something else than a plain file, or nothing. */
+/* Refuses a path that is something else than a plain file (a link too), or nothing. */
 int rt_disk_check_target(const char *path, retrace_error *err);
 /* path and ending, joined (retrace_free); NULL when out of memory. */
 char *rt_disk_beside(const char *path, const char *ending);

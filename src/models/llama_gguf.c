@@ -41,6 +41,7 @@ typedef struct reader {
     uint64_t n_vocab;                  /* tokens in the vocabulary */
     int no_vocab;                      /* the file says that it has none */
     uint64_t parts;                    /* files the model is split into */
+    int later;                         /* not the first of them: it has no vocabulary */
     uint64_t n_layers, n_draft_layers; /* UINT64_MAX and 0: not said */
     uint64_t window, window_every;
     uint64_t data; /* where the tensors' data begins */
@@ -374,7 +375,7 @@ static int check(reader *r) {
     int rc = read_start(r, &n_tensors, &n_keys);
     if (rc == RETRACE_OK) rc = read_keys(r, n_keys);
     if (rc == RETRACE_OK) rc = read_tensors(r, n_tensors);
-    if (rc < 0) return rc;
+    if (rc < 0 || r->later) return rc;
     if (r->n_vocab == 0 || r->no_vocab) {
         return retrace_fail(r->err, RETRACE_EMODEL, "'%s' has no vocabulary", r->path);
     }
@@ -386,13 +387,15 @@ static int check(reader *r) {
     return RETRACE_OK;
 }
 
-int rt_gguf_check(const char *path, uint64_t *hash, retrace_error *err) {
+static int check_file(const char *path, int later, uint64_t *hash, uint64_t *parts,
+                      retrace_error *err) {
     struct stat st;
     reader *r = retrace_calloc(1, sizeof *r);
     if (!r) return retrace_fail(err, RETRACE_ENOMEM, "out of memory");
     r->path = path;
     r->err = err;
     r->alignment = 32;
+    r->later = later;
     r->n_layers = UINT64_MAX;
     int rc = RETRACE_EIO;
     if (stat(path, &st) != 0) {
@@ -408,7 +411,35 @@ int rt_gguf_check(const char *path, uint64_t *hash, retrace_error *err) {
         if (rc == RETRACE_OK && hash) rc = hash_file(r, hash);
         fclose(r->f);
     }
+    *parts = r->parts;
     retrace_free(r->spans);
     retrace_free(r);
     return rc;
+}
+
+/* The other files of a split model, whose names libllama makes of the first one's in this way. One
+ * that is not named so is refused there. */
+static int check_later(const char *path, uint64_t parts, retrace_error *err) {
+    char end[32], number[8];
+    size_t n = strlen(path);
+    if (parts > 99999) return RETRACE_OK;
+    size_t m = (size_t)snprintf(end, sizeof end, "-00001-of-%05d.gguf", (int)parts);
+    if (n < m || strcmp(path + n - m, end) != 0) return RETRACE_OK;
+    char *name = retrace_alloc(n + 1);
+    int rc = name ? RETRACE_OK : retrace_fail(err, RETRACE_ENOMEM, "out of memory");
+    if (name) memcpy(name, path, n + 1);
+    for (int i = 2; rc == RETRACE_OK && i <= (int)parts; i++) {
+        uint64_t unused;
+        snprintf(number, sizeof number, "%05d", i);
+        memcpy(name + n - m + 1, number, 5);
+        rc = check_file(name, 1, NULL, &unused, err);
+    }
+    retrace_free(name);
+    return rc;
+}
+
+int rt_gguf_check(const char *path, uint64_t *hash, retrace_error *err) {
+    uint64_t parts = 0;
+    int rc = check_file(path, 0, hash, &parts, err);
+    return rc < 0 || parts < 2 ? rc : check_later(path, parts, err);
 }

@@ -1,12 +1,12 @@
-/* llama_shim.cpp - the only file that sees llama.h; see llama_shim.h for what it promises.
+/* llama_shim.cpp - opening, decoding and memory by libllama; see llama_shim.h for what it promises.
  *
  * Each function that calls libllama is a try block: std::bad_alloc becomes RETRACE_ENOMEM, anything
  * else RETRACE_EMODEL. Conditions that libllama asserts on are asserted here first where only our
  * own code can break them, and are errors where a person can.
- *
- * The log is a callback of the whole process. Lines of the level "error" are kept per thread: the
- * first since the last call began says most (those after it only add that something failed). */
+ */
 #include "llama_shim.h"
+
+#include "llama_log.h"
 
 #include <llama.h>
 
@@ -14,9 +14,6 @@
 #include <cctype>
 #include <cstdio>
 #include <cstring>
-#include <exception>
-#include <mutex>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -30,76 +27,11 @@ struct rt_llama {
     const llama_vocab *vocab;
     llama_memory_t mem;
     llama_batch batch;
+    char *form; /* a chat template in place of the file's */
     int n_batch, n_logits, n_wanted, n_seq, n_ctx, n_vocab;
     bool shared;  /* the model is another's */
     bool decoded; /* the rows of the last batch can be read */
 };
-
-/* ==== Log ==== */
-
-static thread_local char first_error[400];
-
-static bool is_blank(char c) {
-    return (unsigned char)c <= ' ' || c == 0x7f;
-}
-
-/* Copies text as one line: no control bytes, no blanks doubled or at the end, no character cut in
- * two. */
-static void copy_line(char *out, size_t size, const char *text) {
-    size_t n = 0;
-    for (; *text && n + 1 < size; text++) {
-        if (is_blank(*text) && (n == 0 || out[n - 1] == ' ')) continue;
-        out[n++] = is_blank(*text) ? ' ' : *text;
-    }
-    if (*text) {
-        while (n > 0 && ((unsigned char)out[n - 1] & 0xc0) == 0x80) n--;
-        if (n > 0 && (unsigned char)out[n - 1] >= 0xc0) n--;
-    }
-    while (n > 0 && (out[n - 1] == ' ' || out[n - 1] == '.')) n--;
-    out[n] = '\0';
-}
-
-/* Keeps a line of the log without "function: " and what we say ourselves. */
-static void keep_line(const char *text) {
-    static const char loading[] = "error loading model: ";
-    const char *colon = std::strstr(text, ": "), *space = std::strchr(text, ' ');
-    if (colon && space == colon + 1) text = colon + 2;
-    if (std::strncmp(text, loading, sizeof loading - 1) == 0) text += sizeof loading - 1;
-    copy_line(first_error, sizeof first_error, text);
-}
-
-static void on_log(ggml_log_level level, const char *text, void *) {
-    if (level == GGML_LOG_LEVEL_ERROR && first_error[0] == '\0') keep_line(text);
-}
-
-static void start_once() {
-    static std::once_flag once;
-    std::call_once(once, [] {
-        llama_log_set(on_log, nullptr);
-        llama_backend_init();
-        if (ggml_backend_reg_count() == 0) ggml_backend_load_all();
-    });
-    first_error[0] = '\0';
-}
-
-static const char *said(const char *otherwise) {
-    return first_error[0] ? first_error : otherwise;
-}
-
-/* Runs f, which returns a status, and turns what it throws into one. */
-template <typename F> static int guarded(retrace_error *err, F f) {
-    try {
-        return f();
-    } catch (const std::bad_alloc &) {
-        return retrace_fail(err, RETRACE_ENOMEM, "out of memory in libllama");
-    } catch (const std::exception &e) {
-        char line[400];
-        copy_line(line, sizeof line, e.what());
-        return retrace_fail(err, RETRACE_EMODEL, "libllama: %s", line);
-    } catch (...) {
-        return retrace_fail(err, RETRACE_EMODEL, "libllama failed");
-    }
-}
 
 /* ==== Devices ==== */
 
@@ -163,7 +95,7 @@ static int load_model(rt_llama *l, const rt_llama_params *p, retrace_error *err)
                        : llama_model_load_from_file(p->path, mp);
     if (!l->model) {
         return retrace_fail(err, RETRACE_EMODEL, "cannot load '%s': %s", p->path,
-                            said("bad model"));
+                            rt_log_said("bad model"));
     }
     return RETRACE_OK;
 }
@@ -219,7 +151,7 @@ static int make_context(rt_llama *l, const rt_llama_params *p, int n_ctx, retrac
     cp.no_perf = true;
     l->ctx = llama_init_from_model(l->model, cp);
     if (!l->ctx) {
-        const char *line = said("no context");
+        const char *line = rt_log_said("no context");
         int code = std::strstr(line, "alloc") ? RETRACE_ENOMEM : RETRACE_EMODEL;
         return retrace_fail(err, code, "cannot set up %s: %s", name_of(p).c_str(), line);
     }
@@ -257,8 +189,8 @@ static int open_all(rt_llama *l, const rt_llama_params *p, int n_ctx_cap, retrac
 int rt_llama_open(rt_llama **out, const rt_llama_params *p, int n_ctx_cap, retrace_error *err) {
     auto *l = (rt_llama *)retrace_calloc(1, sizeof(rt_llama));
     if (!l) return retrace_fail(err, RETRACE_ENOMEM, "out of memory");
-    int rc = guarded(err, [&] {
-        start_once();
+    int rc = rt_guarded(err, [&] {
+        rt_log_start();
         return open_all(l, p, n_ctx_cap, err);
     });
     if (rc < 0) {
@@ -276,8 +208,8 @@ int rt_llama_share(rt_llama **out, const rt_llama *parent, const rt_llama_params
     l->shared = true;
     l->model = parent->model;
     l->vocab = parent->vocab;
-    int rc = guarded(err, [&] {
-        first_error[0] = '\0';
+    int rc = rt_guarded(err, [&] {
+        rt_log_forget();
         return make_memory(l, p, p->n_ctx, err);
     });
     if (rc < 0) {
@@ -290,12 +222,13 @@ int rt_llama_share(rt_llama **out, const rt_llama *parent, const rt_llama_params
 
 void rt_llama_close(rt_llama *l) {
     if (!l) return;
-    guarded(nullptr, [&] {
+    rt_guarded(nullptr, [&] {
         if (l->batch.token) llama_batch_free(l->batch);
         if (l->ctx) llama_free(l->ctx);
         if (l->model && !l->shared) llama_model_free(l->model);
         return RETRACE_OK;
     });
+    retrace_free(l->form);
     retrace_free(l);
 }
 
@@ -309,7 +242,7 @@ static int64_t cell_bytes(const llama_model *m) {
 void rt_llama_facts_of(const rt_llama *l, rt_llama_facts *out) {
     *out = rt_llama_facts();
     out->bos = out->eos = -1;
-    guarded(nullptr, [&] {
+    rt_guarded(nullptr, [&] {
         out->vocab = l->n_vocab;
         out->n_ctx = l->n_ctx;
         out->n_embd = llama_model_n_embd_out(l->model);
@@ -331,14 +264,81 @@ void rt_llama_facts_of(const rt_llama *l, rt_llama_facts *out) {
 }
 
 int rt_llama_meta(const rt_llama *l, const char *key, char *buf, size_t size) {
-    return guarded(nullptr,
-                   [&] { return (int)llama_model_meta_val_str(l->model, key, buf, size); });
+    return rt_guarded(nullptr,
+                      [&] { return (int)llama_model_meta_val_str(l->model, key, buf, size); });
+}
+
+/* ==== Chat templates ==== */
+
+const char *rt_llama_template_at(int i) {
+    const char *name = nullptr;
+    rt_guarded(nullptr, [&] {
+        int n = llama_chat_builtin_templates(nullptr, 0);
+        if (i < 0 || i >= n) return RETRACE_OK;
+        std::vector<const char *> names((size_t)n);
+        llama_chat_builtin_templates(names.data(), names.size());
+        name = names[(size_t)i];
+        return RETRACE_OK;
+    });
+    return name;
+}
+
+static bool is_name(const std::string &form) {
+    const char *name;
+    for (int i = 0; (name = rt_llama_template_at(i)); i++) {
+        if (form == name) return true;
+    }
+    return false;
+}
+
+/* A word that is no name is no template either, though libllama takes "mistral-v99" for one. */
+static bool is_known(const std::string &form) {
+    if (is_name(form)) return true;
+    if (form.find("{{") == std::string::npos && form.find("{%") == std::string::npos) return false;
+    llama_chat_message message = {"user", "a"};
+    return llama_chat_apply_template(form.c_str(), &message, 1, true, nullptr, 0) >= 0;
+}
+
+static bool holds(const char *text, const char *part) {
+    return std::strstr(text, part) != nullptr;
+}
+
+/* What libllama is told. By its marks it takes the later of Mistral's templates with
+ * [SYSTEM_PROMPT] for the earlier one, which has blanks behind its marks. */
+static const char *form_of(const char *text) {
+    bool marks = holds(text, "[INST]") && holds(text, "[SYSTEM_PROMPT]");
+    bool others =
+        holds(text, "[SYSTEM_PROMPT] ") || holds(text, "[INST] ") || holds(text, "<|im_start|>");
+    return marks && !others ? "mistral-v7-tekken" : text;
+}
+
+/* Names the first line of a template that says something. */
+static int unknown_form(const char *form, const char *setting, retrace_error *err) {
+    char line[160];
+    while (*form && rt_log_blank(*form)) form++;
+    rt_log_line(line, sizeof line, std::string(form, std::strcspn(form, "\r\n")).c_str());
+    return retrace_fail(err, RETRACE_EMODEL, "%sthe chat template '%s' is not known to libllama",
+                        setting, line);
+}
+
+int rt_llama_set_template(rt_llama *l, retrace_text form, retrace_error *err) {
+    return rt_guarded(err, [&]() -> int {
+        std::string text(form.s, form.n);
+        if (text.find('\0') != std::string::npos || !is_known(text)) {
+            return unknown_form(text.c_str(), "chat_template: ", err);
+        }
+        retrace_free(l->form);
+        l->form = (char *)retrace_alloc(text.size() + 1);
+        if (!l->form) return retrace_fail(err, RETRACE_ENOMEM, "out of memory");
+        std::memcpy(l->form, text.c_str(), text.size() + 1);
+        return RETRACE_OK;
+    });
 }
 
 const char *rt_llama_template(const rt_llama *l) {
-    const char *text = nullptr;
-    guarded(nullptr, [&] {
-        text = llama_model_chat_template(l->model, nullptr);
+    const char *text = l->form;
+    rt_guarded(nullptr, [&] {
+        if (!text) text = llama_model_chat_template(l->model, nullptr);
         return RETRACE_OK;
     });
     return text;
@@ -348,7 +348,7 @@ const char *rt_llama_template(const rt_llama *l) {
 
 int rt_llama_piece(const rt_llama *l, retrace_token id, char *buf, int n) {
     assert(id >= 0 && id < l->n_vocab);
-    int len = guarded(nullptr, [&] {
+    int len = rt_guarded(nullptr, [&] {
         int got = llama_token_to_piece(l->vocab, id, buf, n, 0, true);
         return got < 0 ? -got : got;
     });
@@ -357,7 +357,7 @@ int rt_llama_piece(const rt_llama *l, retrace_token id, char *buf, int n) {
 
 int rt_llama_flags(const rt_llama *l, retrace_token id) {
     assert(id >= 0 && id < l->n_vocab);
-    int flags = guarded(nullptr, [&] {
+    int flags = rt_guarded(nullptr, [&] {
         int attr = (int)llama_vocab_get_attr(l->vocab, id), f = 0;
         if (llama_vocab_is_eog(l->vocab, id)) f |= RETRACE_TOKEN_END;
         if (llama_vocab_is_control(l->vocab, id)) f |= RETRACE_TOKEN_CONTROL;
@@ -384,7 +384,7 @@ int rt_llama_tokenize(const rt_llama *l, retrace_text text, int parse_special, r
                                    parse_special != 0);
     };
     int got = 0;
-    int rc = guarded(err, [&] {
+    int rc = rt_guarded(err, [&] {
         got = call();
         return RETRACE_OK;
     });
@@ -392,7 +392,7 @@ int rt_llama_tokenize(const rt_llama *l, retrace_text text, int parse_special, r
         room = (size_t)-got;
         auto *more = (retrace_token *)retrace_realloc(ids, room * sizeof(retrace_token));
         if (more) ids = more;
-        rc = !more ? retrace_fail(err, RETRACE_ENOMEM, "out of memory") : guarded(err, [&] {
+        rc = !more ? retrace_fail(err, RETRACE_ENOMEM, "out of memory") : rt_guarded(err, [&] {
             got = call();
             return RETRACE_OK;
         });
@@ -411,21 +411,18 @@ int rt_llama_tokenize(const rt_llama *l, retrace_text text, int parse_special, r
 
 int rt_llama_render(const rt_llama *l, const char *const *roles, const char *const *contents, int n,
                     char **out, size_t *len, retrace_error *err) {
-    return guarded(err, [&]() -> int {
-        const char *text = llama_model_chat_template(l->model, nullptr);
+    return rt_guarded(err, [&]() -> int {
+        const char *text = rt_llama_template(l);
         if (!text) return retrace_fail(err, RETRACE_EMODEL, "the model has no chat template");
+        if (!is_known(text)) return unknown_form(text, "", err);
+        const char *form = form_of(text);
         std::vector<llama_chat_message> chat;
         for (int i = 0; i < n; i++) chat.push_back({roles[i], contents[i]});
-        int need = llama_chat_apply_template(text, chat.data(), chat.size(), true, nullptr, 0);
-        if (need < 0) {
-            char line[160];
-            copy_line(line, sizeof line, std::string(text, std::strcspn(text, "\r\n")).c_str());
-            return retrace_fail(err, RETRACE_EMODEL,
-                                "the chat template '%s' is not known to libllama", line);
-        }
+        int need = llama_chat_apply_template(form, chat.data(), chat.size(), true, nullptr, 0);
+        if (need < 0) return unknown_form(text, "", err);
         auto *buf = (char *)retrace_alloc((size_t)need + 1);
         if (!buf) return retrace_fail(err, RETRACE_ENOMEM, "out of memory");
-        llama_chat_apply_template(text, chat.data(), chat.size(), true, buf, need + 1);
+        llama_chat_apply_template(form, chat.data(), chat.size(), true, buf, need + 1);
         buf[need] = '\0';
         *out = buf;
         *len = (size_t)need;
@@ -466,13 +463,13 @@ static const char *failure_of(int code) {
 
 int rt_llama_decode(rt_llama *l, retrace_error *err) {
     assert(!l->decoded && l->batch.n_tokens > 0);
-    first_error[0] = '\0';
-    int rc = guarded(err, [&] {
+    rt_log_forget();
+    int rc = rt_guarded(err, [&] {
         int code = llama_decode(l->ctx, l->batch);
         if (code == 0) llama_synchronize(l->ctx);
         if (code == 0) return (int)RETRACE_OK;
         return retrace_fail(err, RETRACE_EMODEL, "the model cannot be evaluated: %s",
-                            said(failure_of(code)));
+                            rt_log_said(failure_of(code)));
     });
     l->decoded = true;
     return rc;
@@ -481,7 +478,7 @@ int rt_llama_decode(rt_llama *l, retrace_error *err) {
 const float *rt_llama_row(rt_llama *l, int row) {
     if (!l->decoded || row < 0 || row >= l->batch.n_tokens || !l->batch.logits[row]) return nullptr;
     const float *logits = nullptr;
-    guarded(nullptr, [&] {
+    rt_guarded(nullptr, [&] {
         logits = llama_get_logits_ith(l->ctx, row);
         return RETRACE_OK;
     });
@@ -489,7 +486,7 @@ const float *rt_llama_row(rt_llama *l, int row) {
 }
 
 void rt_llama_set_embeddings(rt_llama *l, int on) {
-    guarded(nullptr, [&] {
+    rt_guarded(nullptr, [&] {
         llama_set_embeddings(l->ctx, on != 0);
         return RETRACE_OK;
     });
@@ -498,7 +495,7 @@ void rt_llama_set_embeddings(rt_llama *l, int on) {
 const float *rt_llama_state(rt_llama *l, int row) {
     if (!l->decoded || row < 0 || row >= l->batch.n_tokens || !l->batch.logits[row]) return nullptr;
     const float *state = nullptr;
-    guarded(nullptr, [&] {
+    rt_guarded(nullptr, [&] {
         state = llama_get_embeddings_ith(l->ctx, row);
         return RETRACE_OK;
     });
@@ -509,13 +506,13 @@ const float *rt_llama_state(rt_llama *l, int row) {
 
 int rt_llama_cut(rt_llama *l, int seq, int pos) {
     assert(seq >= 0 && seq < l->n_seq && pos >= 0);
-    int done = guarded(nullptr, [&] { return (int)llama_memory_seq_rm(l->mem, seq, pos, -1); });
+    int done = rt_guarded(nullptr, [&] { return (int)llama_memory_seq_rm(l->mem, seq, pos, -1); });
     return done == 1;
 }
 
 int rt_llama_copy(rt_llama *l, int from, int to) {
     assert(from >= 0 && from < l->n_seq && to >= 0 && to < l->n_seq && from != to);
-    int rc = guarded(nullptr, [&] {
+    int rc = rt_guarded(nullptr, [&] {
         llama_memory_seq_rm(l->mem, to, 0, -1);
         llama_memory_seq_cp(l->mem, from, to, -1, -1);
         return RETRACE_OK;
@@ -525,7 +522,7 @@ int rt_llama_copy(rt_llama *l, int from, int to) {
 
 void rt_llama_span(const rt_llama *l, int seq, int *first, int *last) {
     *first = *last = -1;
-    guarded(nullptr, [&] {
+    rt_guarded(nullptr, [&] {
         *first = llama_memory_seq_pos_min(l->mem, seq);
         *last = llama_memory_seq_pos_max(l->mem, seq);
         return RETRACE_OK;
@@ -533,14 +530,14 @@ void rt_llama_span(const rt_llama *l, int seq, int *first, int *last) {
 }
 
 void rt_llama_empty(rt_llama *l) {
-    guarded(nullptr, [&] {
+    rt_guarded(nullptr, [&] {
         llama_memory_clear(l->mem, false);
         return RETRACE_OK;
     });
 }
 
 void rt_llama_clear(rt_llama *l) {
-    guarded(nullptr, [&] {
+    rt_guarded(nullptr, [&] {
         llama_synchronize(l->ctx);
         llama_memory_clear(l->mem, true);
         return RETRACE_OK;
@@ -551,7 +548,7 @@ static const llama_state_seq_flags PARTIAL = LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY;
 
 size_t rt_llama_state_size(rt_llama *l, int seq) {
     size_t size = 0;
-    guarded(nullptr, [&] {
+    rt_guarded(nullptr, [&] {
         size = llama_state_seq_get_size_ext(l->ctx, seq, PARTIAL);
         return RETRACE_OK;
     });
@@ -560,7 +557,7 @@ size_t rt_llama_state_size(rt_llama *l, int seq) {
 
 int rt_llama_state_save(rt_llama *l, int seq, void *data, size_t size) {
     size_t got = 0;
-    guarded(nullptr, [&] {
+    rt_guarded(nullptr, [&] {
         got = llama_state_seq_get_data_ext(l->ctx, (uint8_t *)data, size, seq, PARTIAL);
         return RETRACE_OK;
     });
@@ -569,7 +566,7 @@ int rt_llama_state_save(rt_llama *l, int seq, void *data, size_t size) {
 
 int rt_llama_state_load(rt_llama *l, int seq, const void *data, size_t size) {
     size_t got = 0;
-    guarded(nullptr, [&] {
+    rt_guarded(nullptr, [&] {
         got = llama_state_seq_set_data_ext(l->ctx, (const uint8_t *)data, size, seq, PARTIAL);
         return RETRACE_OK;
     });

@@ -59,8 +59,12 @@ void rt_llama_close(rt_llama *l);
 void rt_llama_facts_of(const rt_llama *l, rt_llama_facts *out);
 /* The value of a key of the file as text, ended with NUL, in buf; its full length, or -1. */
 int rt_llama_meta(const rt_llama *l, const char *key, char *buf, size_t size);
-/* The chat template of the file, or NULL. Lives as long as l. */
+/* The chat template: the one that was set, else that of the file, or NULL. Lives as long as l. */
 const char *rt_llama_template(const rt_llama *l);
+/* Takes a template's name or text in place of the file's. EMODEL: libllama does not know it. */
+int rt_llama_set_template(rt_llama *l, retrace_text form, retrace_error *err);
+/* The i-th name that libllama knows, or NULL. Static. */
+const char *rt_llama_template_at(int i);
 
 /* ==== Vocabulary ==== */
 
