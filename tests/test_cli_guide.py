@@ -3,23 +3,18 @@
 The program runs on a pseudo-terminal of its own; pyte, a terminal emulator, keeps the screen that a
 person would see.
 """
-import fcntl
 import json
 import os
-import pty
 import re
-import select
 import signal
-import struct
-import subprocess
 import sys
 import termios
 import time
 
-import pyte
 import pytest
 
 from conftest import PROGRAM, environment
+from screens import TIMEOUT, Screen
 from test_cli import refused
 from test_cli_trace import apply, rewrite
 
@@ -37,57 +32,16 @@ ODD = {
                                       "\t": 0.08, "\u200b": 0.04, "</s>": 0.03, "10": 0.01}}],
 }
 
-TIMEOUT = float(os.environ.get("GUIDE_TIMEOUT", 60))
 UP, DOWN, RIGHT, LEFT = b"\033[A", b"\033[B", b"\033[C", b"\033[D"
 ENTER, BACK, ESCAPE, SPACE = b"\r", b"\x7f", b"\033", b" "
 ENTERED, LEFT_AGAIN = b"\033[?1049h", b"\033[?1049l"
 
 
-class Guide:
+class Guide(Screen):
     """The program, a terminal of `rows` times `columns`, and what that shows."""
 
-    def __init__(self, tmp, args, rows=24, columns=80, env=None, stdin=None, stdout=None, through=()):
-        self.master, self.slave = pty.openpty()
-        self.resize_silently(rows, columns)
-        self.found = termios.tcgetattr(self.slave)
-        self.screen = pyte.Screen(columns, rows)
-        self.stream = pyte.ByteStream(self.screen)
-        self.raw = b""
-
-        def own_terminal():
-            os.setsid()
-            fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0)
-
-        self.process = subprocess.Popen(
-            [*through, PROGRAM, *map(str, args)], cwd=tmp, env=environment(tmp, env or {}),
-            stdin=self.slave if stdin is None else stdin,
-            stdout=self.slave if stdout is None else stdout,
-            stderr=self.slave, preexec_fn=own_terminal,
-        )
-
-    def resize_silently(self, rows, columns):
-        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def resize(self, rows, columns):
-        """The kernel tells the program."""
-        self.screen.resize(rows, columns)
-        self.resize_silently(rows, columns)
-        return self
-
-    def read(self, timeout):
-        if not select.select([self.master], [], [], timeout)[0]:
-            return False
-        data = os.read(self.master, 65536)
-        self.raw += data
-        self.stream.feed(data)
-        return True
-
-    def rows(self):
-        s = self.screen
-        return ["".join(s.buffer[y][x].data for x in range(s.columns)).rstrip() for y in range(s.lines)]
-
-    def text(self):
-        return "\n".join(self.rows())
+    def __init__(self, tmp, args, env=None, through=(), **how):
+        super().__init__([*through, PROGRAM, *args], tmp, environment(tmp, env or {}), **how)
 
     def candidates(self):
         return re.findall(r"^[> ] +\d+ +([\d.]+) % +[█▏▎▍▌▋▊▉]* +(.*)$", self.text(), re.M)
@@ -109,11 +63,6 @@ class Guide:
         while not (whole() and ok(self)):
             left = end - time.monotonic()
             assert left > 0 and (self.read(left) or self.process.poll() is None), (wanted, self.text())
-        return self
-
-    def type(self, *keys):
-        for key in keys:
-            os.write(self.master, key)
         return self
 
     def press(self, key, wanted):
