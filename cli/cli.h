@@ -141,7 +141,7 @@ typedef struct cli_option {
     int counted;         /* -v -v means more */
     retrace_text *given; /* values, n of them; borrowed from argv or the environment */
     int n;
-    int from_env;
+    int from_env, hidden; /* hidden: copies of a secret, to be freed */
 } cli_option;
 
 typedef struct cli_flags {
@@ -151,7 +151,8 @@ typedef struct cli_flags {
     const char *operand; /* NAME of rules, FILE of replay: the first of the operands */
     const char **operands;
     int n_operands;
-    int help; /* 1: --help, 2: --help=markdown */
+    char *chat_template; /* the text that --chat-template named a file of; or NULL */
+    int help;            /* 1: --help, 2: --help=markdown */
 } cli_flags;
 
 typedef struct cli_command {
@@ -171,6 +172,8 @@ const cli_option *cli_option_of(const cli_flags *f, const char *flag);
 int cli_on(const cli_flags *f, const char *flag);
 const char *cli_value(const cli_flags *f, const char *flag); /* the last one given, or NULL */
 double cli_real(const cli_flags *f, const char *flag);       /* that, or the preset */
+/* Whether the flag, if the command has it, was given the value "list": print what it takes. */
+int cli_lists(const cli_flags *f, const char *flag);
 /* Strict forms of the settings tables: 1 when v is one. */
 int cli_parse_bool(const char *v, int *out);
 int cli_parse_int(const char *v, int64_t *out);
@@ -182,6 +185,15 @@ const char *cli_nearest(const char *to, const char *const *names, int n);
 
 void cli_help(const cli_command *c, const cli_flags *f, FILE *to);
 void cli_help_markdown(const cli_command *c, const cli_flags *f);
+/* Appends " (default 0.8; 0 to 5)", or nothing. */
+void cli_help_remark(cli_buf *b, const cli_option *o);
+/* The headings of the help in their order; NULL: there are no more. */
+const char *cli_help_section(int i);
+
+/* ==== pages.c: what is installed beside the program ==== */
+
+/* Prints a page about all commands: "man", "bash", "zsh" or "fish". */
+int cli_page(const char *kind, const cli_command *commands, int n);
 
 /* ==== input.c: files and standard input ==== */
 
@@ -214,6 +226,7 @@ typedef struct cli_plan {
     json_t *json;
     json_t *files;          /* of each rule: {"setting": ["--ban-file NAME", ...]}, for messages */
     const cli_flags *flags; /* while the rules are being written down */
+    const char *spelled;    /* how a rule is asked for, in messages; NULL: "--rule" */
     retrace_options options;
     retrace_rule **rules;
     int n_rules;
@@ -226,6 +239,8 @@ typedef struct cli_plan {
 
 /* Begins p->json from flags: "seed" and "settings". The random seed (-1) is drawn here. */
 int cli_plan_flags(cli_plan *p, const cli_flags *f);
+/* Adds a rule "name:key=value,..." behind those of p->json. */
+int cli_plan_add_rule(cli_plan *p, const char *spec);
 /* Compiles the rules of p->json; `where` (or NULL) opens messages. */
 int cli_plan_rules(cli_plan *p, const char *where);
 /* Fills options, stops, bias and prompt from p->json. The rules must have been compiled. */
@@ -269,6 +284,17 @@ int cli_model_of(const cli_flags *f, retrace_model **m);
 /* The prompt's tokens as generate makes them, to be freed with retrace_free. */
 int cli_model_tokens(const cli_flags *f, const retrace_model *m, retrace_text text,
                      retrace_token **out, int *n);
+
+/* ==== template.c: the flag --chat-template ==== */
+
+/* Its names, on standard output. */
+int cli_template_list(void);
+/* Puts a file's text in the place of its name. */
+int cli_template_read(cli_flags *f);
+/* cli_report for retrace_model_open, and for retrace_chat and its relatives: where another template
+ * would help, the message says how to give one. */
+int cli_report_open(const retrace_error *err);
+int cli_report_chat(const retrace_model *m, const retrace_error *err, const char *about);
 
 /* ==== trace.c: JSON lines ==== */
 
@@ -371,6 +397,8 @@ json_t *cli_rules_json(const char *only);
 /* CLI_USAGE names a rule (or driver), or a setting of it, that does not exist, and one that may be
  * meant. */
 int cli_spec_check(const retrace_rule_spec *spec, const char *about, int driver);
+/* The name of a rule that is spelt so, '_' for '-' too; NULL: there is none. Static. */
+const char *cli_rule_name(const char *spelt);
 int cli_tokenize(const cli_flags *f);
 int cli_info(const cli_flags *f);
 int cli_score(const cli_flags *f);
@@ -384,6 +412,8 @@ int cli_bigram_column(const cli_flags *f);
 int cli_backward(const cli_flags *f);
 int cli_serve(const cli_flags *f); /* in server/serve.c */
 int cli_chat(const cli_flags *f);  /* in chat/chat.c */
+void chat_tty_restore(void);       /* for signal handlers: the terminal of a chat put back */
+void chat_tty_throw(void);         /* and what was typed at it thrown away */
 int cli_pull(const cli_flags *f);  /* in hub/ */
 int cli_models(const cli_flags *f);
 int cli_convert(const cli_flags *f); /* convert.c */

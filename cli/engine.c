@@ -28,8 +28,30 @@ char *cli_model_installed(void) {
     return NULL;
 }
 
+/* Of -m and -hf the one that the command line says wins over a variable; both there are too many.
+ */
+static int model_or_name(const cli_flags *f, const char **model, const char **name) {
+    const cli_option *m = cli_option_of(f, "model"), *hf = cli_option_of(f, "hf-repo");
+    const cli_option *file = cli_option_of(f, "hf-file");
+    int use_m = m->n > 0, use_hf = hf->n > 0;
+    if (use_m && use_hf && m->from_env != hf->from_env) {
+        use_m = !m->from_env;
+        use_hf = !hf->from_env;
+    }
+    if (use_m && use_hf) return cli_fail(CLI_USAGE, "--model and --hf-repo exclude each other");
+    if (!use_hf && file->n && !file->from_env)
+        return cli_fail(CLI_USAGE, "--hf-file needs --hf-repo");
+    *model = use_m ? cli_value(f, "model") : NULL;
+    *name = use_hf ? cli_value(f, "hf-repo") : NULL;
+    return CLI_OK;
+}
+
 int cli_model_uri(const cli_flags *f, char **uri) {
-    const char *given = cli_value(f, "model");
+    const char *given = NULL, *name = NULL;
+    *uri = NULL;
+    int code = model_or_name(f, &given, &name);
+    if (code) return code;
+    if (name) return hub_model(f, name, uri);
     if (given) return *uri = cli_copy(given, strlen(given)), CLI_OK;
     *uri = installed_path();
     if (access(*uri, R_OK) == 0) return CLI_OK;
@@ -92,7 +114,7 @@ int cli_model_open(retrace_model **m, const char *uri, json_t *settings) {
     int rc = retrace_model_open(m, uri, l.v, l.n, &err);
     cli_progress_end();
     cli_settings_free(&l);
-    return rc ? cli_report(&err, NULL) : CLI_OK;
+    return rc ? cli_report_open(&err) : CLI_OK;
 }
 
 int cli_model_of(const cli_flags *f, retrace_model **m) {

@@ -58,7 +58,7 @@ static void add_setting(cli_flags *f, const retrace_setting_info *s, cli_part pa
     const cli_extra *x = cli_extra_of(s->name, part);
     cli_option row = {.setting = s->name,
                       .part = part,
-                      .metavar = metavar_of(s),
+                      .metavar = x && x->metavar ? x->metavar : metavar_of(s),
                       .help = s->help,
                       .preset = s->preset,
                       .choices = s->choices,
@@ -188,9 +188,13 @@ void cli_flags_init(cli_flags *f, unsigned command) {
 }
 
 void cli_flags_free(cli_flags *f) {
-    for (int i = 0; i < f->n; i++) free(f->v[i].given);
+    for (int i = 0; i < f->n; i++) {
+        for (int k = 0; f->v[i].hidden && k < f->v[i].n; k++) free((char *)f->v[i].given[k].s);
+        free(f->v[i].given);
+    }
     free(f->v);
     free(f->operands);
+    free(f->chat_template);
     *f = (cli_flags){0};
 }
 
@@ -267,6 +271,14 @@ static int check(const cli_option *o, const char *spelled, const char *v) {
 static void give(cli_option *o, const char *v) {
     o->given = cli_realloc(o->given, (size_t)(o->n + 1) * sizeof *o->given);
     o->given[o->n++] = (retrace_text){v, strlen(v)};
+}
+
+/* A secret on the command line can be read by everybody on the machine (ps): it is moved away. */
+static void hide(cli_option *o, char *v) {
+    if (strcmp(o->flag, "hf-token") != 0 && strcmp(o->flag, "api-key") != 0) return;
+    o->given[o->n - 1].s = cli_copy(v, strlen(v));
+    o->hidden = 1;
+    memset(v, 'x', strlen(v));
 }
 
 /* ==== Reading ==== */
@@ -360,8 +372,17 @@ static int take_flag(cli_flags *f, int argc, char **argv, int *i, const cli_comm
     if (!v && *i + 1 < argc) v = argv[++*i];
     if (!v) return cli_fail(CLI_USAGE, "%s: a value is missing", spelled);
     int code = check(o, spelled, v);
-    if (!code) give(o, v);
-    return code;
+    if (code) return code;
+    give(o, v);
+    hide(o, (char *)v); /* v points into argv, or is the literal of a flag without value */
+    return CLI_OK;
+}
+
+/* The words of a command's operands: "IN OUT" has two. */
+static int n_words(const char *s) {
+    int n = 0;
+    for (; *s; s += strcspn(s, " "), s += strspn(s, " ")) n++;
+    return n;
 }
 
 static int take_operand(cli_flags *f, const char *arg, const cli_command *c) {
@@ -370,7 +391,7 @@ static int take_operand(cli_flags *f, const char *arg, const cli_command *c) {
                         f->command & CLI_WITH_TEXT  ? " (text is given with -p)"
                         : f->command & CLI_BACKWARD ? " (the suffix is given with --suffix)"
                                                     : "");
-    if (f->operand && !strstr(c->operand, "..."))
+    if (!strstr(c->operand, "...") && f->n_operands == n_words(c->operand))
         return cli_fail(CLI_USAGE, "unexpected argument '%s'", arg);
     f->operands = cli_realloc(f->operands, (size_t)(f->n_operands + 1) * sizeof *f->operands);
     f->operands[f->n_operands++] = arg;
@@ -409,6 +430,19 @@ static int read_environment(cli_flags *f) {
     return CLI_OK;
 }
 
+/* Names the first operand that is not there, unless it may be left out. */
+static int check_operands(const cli_flags *f, const cli_command *c) {
+    const char *word = c->operand;
+    if (!word || cli_lists(f, "type") || cli_lists(f, "chat-template")) return CLI_OK;
+    for (int i = 0; i < f->n_operands && *word; i++) {
+        word += strcspn(word, " ");
+        word += strspn(word, " ");
+    }
+    if (!*word || *word == '[' || f->n_operands >= n_words(c->operand)) return CLI_OK;
+    return cli_fail(CLI_USAGE, "%.*s is missing; see 'retrace %s --help'", (int)strcspn(word, " "),
+                    word, c->name);
+}
+
 int cli_flags_read(cli_flags *f, int argc, char **argv, const cli_command *c) {
     int operands = 0, code = CLI_OK;
     for (int i = 0; i < argc && !code && !f->help; i++) {
@@ -421,9 +455,7 @@ int cli_flags_read(cli_flags *f, int argc, char **argv, const cli_command *c) {
     }
     if (code || f->help) return code;
     code = read_environment(f);
-    if (!code && c->operand && c->operand[0] != '[' && !f->operand)
-        return cli_fail(CLI_USAGE, "%s is missing; see 'retrace %s --help'", c->operand, c->name);
-    return code;
+    return code ? code : check_operands(f, c);
 }
 
 /* ==== Asking ==== */
@@ -456,6 +488,15 @@ int cli_on(const cli_flags *f, const char *flag) {
             sum = (int)count;
     }
     return o->counted ? sum : sum > 0;
+}
+
+int cli_lists(const cli_flags *f, const char *flag) {
+    for (int i = 0; i < f->n; i++) {
+        const cli_option *o = &f->v[i];
+        if (!(o->commands & f->command) || strcmp(o->flag, flag) != 0) continue;
+        return o->n && strcmp(o->given[o->n - 1].s, "list") == 0;
+    }
+    return 0;
 }
 
 double cli_real(const cli_flags *f, const char *flag) {

@@ -12,6 +12,10 @@ static const char *const sections[] = {"Model", "Conversion", "Address", "Access
 enum { WITH_FIGURES = CLI_BACKWARD | CLI_BIGRAM_BUILD | CLI_BIGRAM_INFO | CLI_BIGRAM_LOOK };
 enum { N_SECTIONS = sizeof sections / sizeof *sections, LEFT = 34, RIGHT = 46 };
 
+const char *cli_help_section(int i) {
+    return i < N_SECTIONS ? sections[i] : NULL;
+}
+
 static int shown(const cli_option *o, const cli_flags *f, const char *section) {
     return (o->commands & f->command) && o->help && strcmp(o->section, section) == 0;
 }
@@ -45,7 +49,7 @@ static void range(cli_buf *b, const cli_option *o) {
     bound(b, o->max);
 }
 
-static void remark(cli_buf *b, const cli_option *o) {
+void cli_help_remark(cli_buf *b, const cli_option *o) {
     cli_buf r = {0};
     range(&r, o);
     int preset = o->preset && *o->preset && strcmp(o->preset, "false") != 0;
@@ -77,7 +81,7 @@ static void row(const cli_option *o, FILE *to) {
     cli_buf left = {0}, right = {0};
     spell(&left, o, 1);
     cli_puts(&right, o->help);
-    remark(&right, o);
+    cli_help_remark(&right, o);
     if (left.n + 3 <= LEFT)
         fprintf(to, "  %-*s", LEFT - 2, left.s);
     else

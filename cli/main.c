@@ -50,9 +50,11 @@ static void on_interrupt(int signal_number) {
     (void)signal_number;
     if (!running || interrupts) {
         cli_screen_restore();
+        chat_tty_restore();
         _exit(CLI_INTERRUPTED);
     }
     interrupts = 1;
+    chat_tty_throw();
     cli_screen_wake();
 }
 
@@ -175,6 +177,11 @@ static int show_help(const cli_command *c, const cli_flags *f) {
     return cli_flush();
 }
 
+static int with_template(const cli_command *c, cli_flags *f) {
+    int code = cli_template_read(f);
+    return code ? code : c->run(f);
+}
+
 static int run(const cli_command *c, int argc, char **argv) {
     cli_flags f;
     cli_flags_init(&f, c->bit);
@@ -184,7 +191,7 @@ static int run(const cli_command *c, int argc, char **argv) {
     } else if (!code) {
         cli_quiet = cli_on(&f, "quiet");
         cli_verbose = cli_quiet ? 0 : cli_on(&f, "verbose");
-        code = c->run(&f);
+        code = cli_lists(&f, "chat-template") ? cli_template_list() : with_template(c, &f);
     }
     cli_flags_free(&f);
     return code;
@@ -211,6 +218,7 @@ int main(int argc, char **argv) {
     if (strcmp(name, "--version") == 0)
         return printf("retrace %s\n", retrace_version()), cli_flush();
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return usage(stdout), cli_flush();
+    if (strncmp(name, "--help=", 7) == 0) return cli_page(name + 7, commands, N_COMMANDS);
     int used = 1;
     const cli_command *c = find(argc - 1, argv + 1, &used);
     return c ? run(c, argc - 1 - used, argv + 1 + used) : unknown(name, argv[2]);

@@ -126,13 +126,17 @@ static json_t *new_rule(cli_plan *p, json_t *rules, retrace_text name) {
     return rule;
 }
 
+static const char *asked_by(const cli_plan *p) {
+    return p->spelled ? p->spelled : "--rule";
+}
+
 static int put_setting(cli_plan *p, json_t *rule, const char *name, const retrace_setting *s) {
     const retrace_setting_info *row = setting_of(name, s->name);
     retrace_type type = row ? row->type : RETRACE_TEXT;
     if (type == RETRACE_FILE || type == RETRACE_LIST) {
         char *path = cli_copy(s->value.s, s->value.n);
         cli_buf spelled = {0}, file = {0};
-        cli_printf(&spelled, "--rule %s:%s=%s", name, s->name, path);
+        cli_printf(&spelled, "%s %s:%s=%s", asked_by(p), name, s->name, path);
         int named = type == RETRACE_LIST;
         int code = named ? cli_list_file(p->flags, path, spelled.s, &file) : CLI_OK;
         if (!code) code = append_file(p, rule, s->name, named ? file.s : path, spelled.s);
@@ -148,25 +152,36 @@ static int put_setting(cli_plan *p, json_t *rule, const char *name, const retrac
     return CLI_OK;
 }
 
-static void warn_of_no_phrases(const json_t *rule, const char *name) {
-    if (strcmp(name, "phrases") != 0) return;
+/* A flag may be there for a list that is empty today; a command is meant to do something. */
+static int check_phrases(const cli_plan *p, const json_t *rule, const char *name) {
+    static const char what[] = "phrases, without text, file and list, bans nothing";
+    if (strcmp(name, "phrases") != 0) return CLI_OK;
     if (json_object_get(rule, "text") || json_object_get(rule, "file") ||
         json_object_get(rule, "list"))
-        return;
-    cli_say("retrace: warning: --rule phrases, without text, file and list, bans nothing");
+        return CLI_OK;
+    if (p->spelled) return cli_fail(CLI_USAGE, "%s: %s", p->spelled, what);
+    cli_say("retrace: warning: --rule %s", what);
+    return CLI_OK;
 }
 
 static int add_rule(cli_plan *p, json_t *rules, const char *spec_text) {
     retrace_error err;
     retrace_rule_spec *spec;
-    if (retrace_rule_parse(&spec, spec_text, &err)) return cli_report(&err, "--rule");
+    if (retrace_rule_parse(&spec, spec_text, &err)) return cli_report(&err, asked_by(p));
+    const char *name = cli_rule_name(spec->name);
+    if (name) spec->name = name;
     json_t *rule = new_rule(p, rules, (retrace_text){spec->name, strlen(spec->name)});
-    int code = cli_spec_check(spec, "--rule", 0);
+    int code = cli_spec_check(spec, asked_by(p), 0);
     for (int i = 0; i < spec->n_settings && !code; i++)
         code = put_setting(p, rule, spec->name, &spec->settings[i]);
-    if (!code) warn_of_no_phrases(rule, spec->name);
+    if (!code) code = check_phrases(p, rule, spec->name);
     retrace_free(spec);
     return code;
+}
+
+int cli_plan_add_rule(cli_plan *p, const char *spec) {
+    json_t *rules = json_object_get(json_object_get(p->json, "settings"), "rules");
+    return add_rule(p, rules, spec);
 }
 
 /* Values of a short flag become a setting of one rule that all short flags of its kind share. */
@@ -331,8 +346,10 @@ static void move_seed(json_t *plan, json_t *settings) {
 int cli_plan_flags(cli_plan *p, const cli_flags *f) {
     json_t *s = json_object();
     p->json = json_object();
+    /* A command's own row of a setting stands behind that of generate. */
     for (int i = 0; i < f->n; i++)
-        if (f->v[i].part == CLI_RUN && f->v[i].commands & CLI_GENERATE) put_row(&f->v[i], s);
+        if (f->v[i].part == CLI_RUN && f->v[i].commands & (CLI_GENERATE | f->command))
+            put_row(&f->v[i], s);
     move_seed(p->json, s);
     json_object_set_new(p->json, "settings", s);
     const char *resample = json_string_value(json_object_get(s, "resample"));

@@ -22,9 +22,10 @@ enum {
  * without a section. */
 extern const cli_option cli_rows_first[], cli_rows_last[];
 
-/* Short form, other spelling and heading of a row that a settings table makes; NULL: none. */
+/* Short form, other spelling, heading and value of a row that a settings table makes; NULL: none,
+ * or as the table has it. */
 typedef struct cli_extra {
-    const char *setting, *brief, *other, *section;
+    const char *setting, *brief, *other, *section, *metavar;
 } cli_extra;
 const cli_extra *cli_extra_of(const char *setting, cli_part part);
 /* The commands and the heading of such rows. */

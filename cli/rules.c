@@ -215,6 +215,22 @@ static int setting_known(const retrace_plugin_info *p, const char *name, const c
     return unknown(what, name, names, n, see);
 }
 
+static int alike(const char *name, const char *spelt) {
+    for (; *name && *spelt; name++, spelt++)
+        if (*name != *spelt && !(*name == '-' && *spelt == '_')) return 0;
+    return *name == *spelt;
+}
+
+const char *cli_rule_name(const char *spelt) {
+    retrace_plugin_info p;
+    const char *found = NULL;
+    for (int i = 0; retrace_rule_at(i, &p); i++) {
+        if (strcmp(p.name, spelt) == 0) return p.name;
+        if (alike(p.name, spelt)) found = p.name;
+    }
+    return found;
+}
+
 int cli_spec_check(const retrace_rule_spec *spec, const char *about, int driver) {
     at_fn *at = driver ? retrace_driver_at : retrace_rule_at;
     retrace_plugin_info p;

@@ -14,8 +14,9 @@ from conftest import DATA, PROGRAM, ROOT
 
 STORY = DATA / "cli_story.json"
 GREEDY = ["-m", STORY, "--temp", "0"]
-COMMANDS = ["generate", "rules", "tokenize", "info", "score", "replay", "pairs", "backward",
-            "bigram build", "bigram info", "bigram row", "bigram column", "serve", "bench"]
+COMMANDS = ["generate", "chat", "rules", "tokenize", "info", "score", "replay", "pairs", "backward",
+            "bigram build", "bigram info", "bigram row", "bigram column", "serve", "pull", "models",
+            "convert", "bench"]
 
 
 def has_llama(retrace):
@@ -63,7 +64,7 @@ def test_help_of_a_command(retrace, command):
 
 def test_unknown_command(retrace):
     refused(retrace("genrate"), 2, "genrate", "'generate'")
-    refused(retrace("chat"), 2, "unknown command 'chat'")
+    refused(retrace("chta"), 2, "unknown command 'chta'", "'chat'")
     refused(retrace("--nothing"), 2, "--nothing")
 
 
@@ -252,6 +253,7 @@ def test_json(retrace):
         "seed": 5,
         "stats": {
             "prompt": 1,
+            "prompt_evaluated": 1,
             "kept": 5,
             "reevaluated": 0,
             "erased": 2,
