@@ -58,6 +58,7 @@ endfunction()
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
 # A file with a main is a test; the others help all of them.
 file(GLOB sources CONFIGURE_DEPENDS tests/*.c)
+list(FILTER sources EXCLUDE REGEX "/tests/drive_[^/]*$")
 set(test_sources "")
 set(test_support "")
 foreach(source IN LISTS sources)
@@ -127,11 +128,15 @@ endif()
 
 # ==== Fuzz targets over their corpus ====
 
+rt_parts(retrace_parts_asan libretrace_asan)
 file(GLOB fuzz_sources CONFIGURE_DEPENDS fuzz/fuzz_*.c)
+if(NOT RETRACE_HUB)
+    list(FILTER fuzz_sources EXCLUDE REGEX "/fuzz_hub\\.c$")
+endif()
 foreach(source IN LISTS fuzz_sources)
     get_filename_component(name ${source} NAME_WE)
     string(REPLACE fuzz_ "" corpus ${name})
-    rt_program(${name} libretrace_asan asan/fuzz ${name} ${source} fuzz/driver.c)
+    rt_program(${name} retrace_parts_asan asan/fuzz ${name} ${source} fuzz/driver.c)
     target_include_directories(${name} PRIVATE src fuzz)
     add_dependencies(checks ${name})
     add_run(${name} fuzz "" ${name} ${root}/fuzz/corpus/${corpus})
@@ -139,13 +144,38 @@ endforeach()
 
 # ==== The program, from Python ====
 
+# drive_chat plays parts of the program that a Python test gives a terminal to.
+if(program_sources AND RETRACE_EDIT)
+    set(parts out text cells show screen)
+    list(TRANSFORM parts REPLACE "(.+)" "${root}/cli/\\1.c")
+    foreach(part line edit history tty view paint)
+        list(APPEND parts ${root}/chat/${part}.c)
+    endforeach()
+    rt_program(drive_chat libretrace_asan asan/tests drive_chat ${root}/tests/drive_chat.c ${parts})
+    target_link_libraries(drive_chat PRIVATE PkgConfig::EDIT)
+    add_dependencies(checks drive_chat)
+endif()
 if(program_sources)
     rt_retrace(retrace_asan libretrace_asan asan)
     rt_retrace(retrace_tsan libretrace_tsan tsan)
     add_dependencies(checks retrace_asan retrace_tsan)
 endif()
 
+# What an installation is made of.
+add_dependencies(checks libretrace libretrace_shared)
+if(TARGET pages)
+    add_dependencies(checks pages)
+endif()
+
 file(GLOB python_sources CONFIGURE_DEPENDS tests/test_*.py)
+# Of what is not built in nothing is tested.
+foreach(part SERVER=server HUB=hub EDIT=chat)
+    string(REGEX MATCH "^[A-Z]+" option ${part})
+    string(REGEX MATCH "[a-z]+$" name ${part})
+    if(NOT RETRACE_${option})
+        list(FILTER python_sources EXCLUDE REGEX "/test_${name}[^/]*$")
+    endif()
+endforeach()
 set(pytest_flags -m pytest -q -ra -p no:cacheprovider)
 set(python_environment PYTHONDONTWRITEBYTECODE=1 RETRACE_BUILD=${CMAKE_BINARY_DIR})
 set(asan_environment ${python_environment} RETRACE=$<TARGET_FILE:retrace_asan>)

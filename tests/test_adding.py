@@ -12,6 +12,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FLAGS = "-std=c11 -Wall -Wextra -Werror -Wconversion -Wshadow -g -Iinclude -Isrc".split()
 
 
+# Without libcurl and libedit; with the server.
+OTHERWISE = ("none.c", "edit.c")
+
 RULES = ["stutter", "climb", "put"]
 
 
@@ -42,8 +45,10 @@ def program(tmp_path_factory):
          "extern const retrace_backend_type rt_backend_table;\n"
          "extern const retrace_backend_type rt_backend_uniform;")
     edit(tree / "src/model.c", "&rt_backend_table", "&rt_backend_table, &rt_backend_uniform")
-    sources = [str(p.relative_to(tree)) for pattern in ("src/*.c", "src/*/*.c", "cli/*.c", "server/*.c", "chat/*.c", "hub/*.c")
-               for p in sorted(tree.glob(pattern)) if not p.name.startswith("llama")]
+    sources = [str(p.relative_to(tree)) for pattern in ("src/*.c", "src/*/*.c", "cli/*.c", "server/*.c", "chat/*.c")
+               for p in sorted(tree.glob(pattern))
+               if not p.name.startswith("llama") and p.name not in OTHERWISE]
+    sources.append("hub/none.c")
     libraries = ["-lutf8proc", "-lpcre2-8", "-ljansson", "-lmicrohttpd", "-lm"]
     built = subprocess.run(["cc", *FLAGS, "-pthread", *sources, "-o", "retrace", *libraries],
                            cwd=tree, capture_output=True, text=True)

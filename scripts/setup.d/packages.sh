@@ -67,6 +67,7 @@ packages_missing() {
         need libcmocka-dev "cmocka" pkg-config --exists cmocka
         need clang "clang" command -v clang
         need curl "curl" command -v curl
+        need mandoc "mandoc" command -v mandoc
         ;;
     fuzz)
         need clang "clang" command -v clang
