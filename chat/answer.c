@@ -300,15 +300,16 @@ static void keep_run(chat_talk *t, retrace_run *run) {
     t->run_plan = t->plan;
 }
 
-/* Stopped while the prompt was read: nothing has been answered. */
-static int stopped(chat_talk *t, chat_view *v, int at) {
+/* Nothing has been answered: the model failed while the prompt was read (`failed`, told), or
+ * Ctrl-C came. */
+static int unanswered(chat_talk *t, chat_view *v, int at, int failed) {
     int code = chat_view_end(v);
     end(t);
     if (!t->failed) t->failed = code;
     chat_turns_cut(t, at + 1);
     chat_talk_forget(t);
-    cli_say("stopped");
-    return t->failed;
+    if (!failed) cli_say("stopped");
+    return t->failed ? t->failed : failed;
 }
 
 int chat_answer_new(chat_talk *t, chat_view *v, int at) {
@@ -325,11 +326,9 @@ int chat_answer_new(chat_talk *t, chat_view *v, int at) {
     chat_turns_cut(t, at + 1);
     t->v[at].tries++;
     code = read_prompt(t, v, &p);
-    if (code)
-        stopped(t, v, at);
-    else if (cli_interrupted())
-        code = stopped(t, v, at);
-    else {
+    if (code || cli_interrupted()) {
+        code = unanswered(t, v, at, code);
+    } else {
         note_prompt(t, &p);
         code = write_answer(t, v, &p, at, (retrace_text){"", 0});
     }
