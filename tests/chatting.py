@@ -21,6 +21,7 @@ from wcwidth import wcwidth
 
 from conftest import DATA, PROGRAM, environment
 from reference_model import Table
+from screens import SHELL
 
 TALK = DATA / "chat_talk.json"
 SPEC = json.loads(TALK.read_text())
@@ -116,31 +117,6 @@ class Paper(pyte.HistoryScreen):
         for a in attrs or (0,):
             seen += [5] if a == 2 else [22, 25] if a == 22 else [a]
         super().select_graphic_rendition(*seen, **more)
-
-
-# Runs the program as a shell does, in a process group of its own, and tells when it has stopped.
-SHELL = r"""
-import os, signal, sys, termios
-signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-found = termios.tcgetattr(0)
-child = os.fork()
-if child == 0:
-    os.setpgid(0, 0)
-    os.tcsetpgrp(0, os.getpid())
-    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
-    os.execv(sys.argv[1], sys.argv[1:])
-while True:
-    _, status = os.waitpid(child, os.WUNTRACED)
-    if not os.WIFSTOPPED(status):
-        break
-    os.tcsetpgrp(0, os.getpid())
-    print("stopped", "restored" if termios.tcgetattr(0) == found else "taken", flush=True)
-    sys.stdin.readline()
-    os.tcsetpgrp(0, child)
-    os.kill(child, signal.SIGCONT)
-os.tcsetpgrp(0, os.getpid())
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
 
 
 class Person:

@@ -15,6 +15,30 @@ from wcwidth import wcwidth
 
 TIMEOUT = float(os.environ.get("GUIDE_TIMEOUT", 60))
 
+# Runs a program as a shell does, in a process group of its own, and tells when it has stopped.
+SHELL = r"""
+import os, signal, sys, termios
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+found = termios.tcgetattr(0)
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execv(sys.argv[1], sys.argv[1:])
+while True:
+    _, status = os.waitpid(child, os.WUNTRACED)
+    if not os.WIFSTOPPED(status):
+        break
+    os.tcsetpgrp(0, os.getpid())
+    print("stopped", "restored" if termios.tcgetattr(0) == found else "taken", flush=True)
+    sys.stdin.readline()
+    os.tcsetpgrp(0, child)
+    os.kill(child, signal.SIGCONT)
+os.tcsetpgrp(0, os.getpid())
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
 
 class Paper(pyte.HistoryScreen):
     """A screen that remembers what scrolled away. Three things that terminals do and pyte does not: a wide

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from conftest import ROOT, environment
-from screens import Screen
+from screens import SHELL, Screen
 
 DRIVE = pathlib.Path(os.environ.get("RETRACE_BUILD", ROOT / "build")) / "asan" / "tests" / "drive_chat"
 UP, DOWN, LEFT, HOME = "\033[A", "\033[B", "\033[D", "\033[H"
@@ -197,35 +197,10 @@ def test_hang_up_ends(chat):
     assert s.process.wait(10) in (0, -signal.SIGHUP)
 
 
-# Runs a program as a shell does, in a process group of its own, and says when it has stopped.
-SHELL = r"""
-import os, signal, sys, termios
-signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-found = termios.tcgetattr(0)
-child = os.fork()
-if child == 0:
-    os.setpgid(0, 0)
-    os.tcsetpgrp(0, os.getpid())
-    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
-    os.execv(sys.argv[1], sys.argv[1:])
-while True:
-    status = os.waitpid(child, os.WUNTRACED)[1]
-    if not os.WIFSTOPPED(status):
-        break
-    os.tcsetpgrp(0, os.getpid())
-    print("stopped", "as found" if termios.tcgetattr(0) == found else "taken", flush=True)
-    sys.stdin.readline()
-    os.tcsetpgrp(0, child)
-    os.kill(child, signal.SIGCONT)
-os.tcsetpgrp(0, os.getpid())
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
-
-
 def test_stop_and_continue(chat):
     s = chat(through=(sys.executable, "-c", SHELL))
     for i in range(2):
-        s.type("ab").until("ab" * (i + 1)).type("\032").until(lambda s: s.text().count("stopped as found") == i + 1)
+        s.type("ab").until("ab" * (i + 1)).type("\032").until(lambda s: s.text().count("stopped restored") == i + 1)
         s.settle()
         assert s.raw.rfind(b"\033[?2004l") > s.raw.rfind(b"\033[?2004h")
         s.type("\n").until(lambda s: s.raw.count(b"\033[?2004h") == i + 2).settle()

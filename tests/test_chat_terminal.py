@@ -483,8 +483,7 @@ def test_stopped_and_continued(person):
     p.say("hello")
     for _ in range(2):
         p.type("cou").until("> cou")
-        p.type(CTRL_Z).until("stopped")
-        assert "stopped restored" in p.text()
+        p.type(CTRL_Z).until("stopped restored")
         assert p.raw.rfind(b"\033[?2004l") > p.raw.rfind(b"\033[?2004h")
         p.screen.reset()
         p.type("\n").until("> cou")
@@ -497,7 +496,7 @@ def test_stopped_in_an_answer(retrace, person):
     model(retrace.tmp, "endless.json", n_ctx=1000000000)
     p = person("-n", "-1", flags=["-m", "endless.json", "--temp", "0"], shell=True).ready()
     p.type("loop", ENTER).until(" x x x")
-    p.type(CTRL_Z).until("stopped restored")
+    p.type(CTRL_Z).until(lambda p: b"stopped restored" in p.raw)  # on the screen it may be broken at the edge
     p.screen.reset()
     p.type("\n").until(" x x x").type(CTRL_C).ready()
     assert p.type(CTRL_D).end() == 0

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from conftest import PROGRAM, environment
-from screens import TIMEOUT, Screen
+from screens import SHELL, TIMEOUT, Screen
 from test_cli import refused
 from test_cli_trace import apply, rewrite
 
@@ -420,31 +420,6 @@ def test_reader_that_left(guide):
     os.close(writer)
     os.close(reader)
     assert g.press(ENTER, "token 2 of").type(b"\x04").end() == -signal.SIGPIPE
-
-
-# Runs the program as a shell does, in a process group of its own, and tells when it has stopped.
-SHELL = r"""
-import os, signal, sys, termios
-signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-found = termios.tcgetattr(0)
-child = os.fork()
-if child == 0:
-    os.setpgid(0, 0)
-    os.tcsetpgrp(0, os.getpid())
-    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
-    os.execv(sys.argv[1], sys.argv[1:])
-while True:
-    _, status = os.waitpid(child, os.WUNTRACED)
-    if not os.WIFSTOPPED(status):
-        break
-    os.tcsetpgrp(0, os.getpid())
-    print("stopped", "restored" if termios.tcgetattr(0) == found else "taken", flush=True)
-    sys.stdin.readline()
-    os.tcsetpgrp(0, child)
-    os.kill(child, signal.SIGCONT)
-os.tcsetpgrp(0, os.getpid())
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
 
 
 def test_stopped_and_continued(guide):
