@@ -313,6 +313,16 @@ def test_hf_on_other_commands(tiny, command):
 
 
 @needs_tiny
+def test_a_chat_with_a_model_by_its_name(tiny):
+    """As backtracking-llm's program is called."""
+    for more in (["--operator", "repetition"], ["--operator", "ngram_overlap", "--max-new-tokens", "4"]):
+        done = tiny.run("chat", REPO, *more, "-n", "4", "-s", "1", "--chat-template", "chatml", stdin="the\n/stats\nquit\n")
+        assert done.code == 0, done
+        assert "last answer: prompt" in done.out
+    assert tiny.is_whole("dense-F32.gguf")
+
+
+@needs_tiny
 def test_hf_does_not_look_for_a_newer_revision_but_pull_does(tiny):
     assert tiny("-q").code == 0
     tiny.hub.repos[REPO]["main"]["dense-F32.gguf"] += b"newer"
