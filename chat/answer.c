@@ -226,12 +226,7 @@ static int take_answer(chat_talk *t, int at) {
 }
 
 static void begin(chat_talk *t) {
-    for (int i = 0; i < t->n_taken; i++) {
-        free(t->taken[i].text);
-        free(t->taken[i].rule);
-        free(t->taken[i].why);
-    }
-    t->n_taken = 0;
+    chat_talk_drop_taken(t);
     cli_run_begins();
     t->begun = cli_clock();
     t->first_s = NAN;

@@ -143,6 +143,7 @@ int chat_talk_back(chat_talk *t, chat_view *v, int64_t tokens);
 int chat_talk_edit(chat_talk *t, chat_view *v, retrace_text message);
 int chat_talk_undo(chat_talk *t, int64_t turns);
 void chat_talk_clear(chat_talk *t);
+void chat_talk_drop_taken(chat_talk *t); /* forgets what /rewinds shows */
 /* The user's last message; n 0: there is none. */
 retrace_text chat_talk_last(const chat_talk *t);
 int chat_talk_set_system(chat_talk *t, retrace_text text); /* n 0: none */

@@ -42,22 +42,11 @@ static int cannot(const char *path, int number) {
     return cli_fail(CLI_IO, "/save: '%s': %s", path, strerror(number));
 }
 
-/* 0, or errno. */
-static int write_all(int fd, const char *s, size_t n) {
-    while (n) {
-        ssize_t done = write(fd, s, n);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return done < 0 ? errno : EIO;
-        s += done;
-        n -= (size_t)done;
-    }
-    return fsync(fd) == 0 ? 0 : errno;
-}
-
 static int replace(const char *path, const char *s, size_t n) {
     cli_buf other = {0};
     cli_printf(&other, "%s.XXXXXX", path);
-    int fd = mkstemp(other.s), number = fd < 0 ? errno : write_all(fd, s, n);
+    int fd = mkstemp(other.s), number = fd < 0 ? errno : cli_write_all(fd, s, n);
+    if (fd >= 0 && !number && fsync(fd)) number = errno;
     if (fd >= 0 && close(fd) && !number) number = errno;
     if (fd >= 0 && !number && rename(other.s, path)) number = errno;
     if (fd >= 0 && number) unlink(other.s);

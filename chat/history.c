@@ -81,17 +81,6 @@ static void read_all(int fd, cli_buf *to) {
     }
 }
 
-static int write_all(int fd, const char *s, size_t n) {
-    while (n > 0) {
-        ssize_t done = write(fd, s, n);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return 0;
-        s += done;
-        n -= (size_t)done;
-    }
-    return 1;
-}
-
 /* ==== Entries ==== */
 
 static void spell(cli_buf *b, retrace_text t) {
@@ -165,15 +154,15 @@ static void replace(const char *path, const cli_buf *all) {
     cli_printf(&name, "%s.XXXXXX", path);
     int fd = mkstemp(name.s); /* for its owner only */
     if (fd >= 0) {
-        int ok = write_all(fd, all->s + from, all->n - from);
-        if (close(fd) || !ok || rename(name.s, path)) unlink(name.s);
+        int failed = cli_write_all(fd, all->s + from, all->n - from);
+        if (close(fd) || failed || rename(name.s, path)) unlink(name.s);
     }
     cli_buf_free(&name);
 }
 
 /* What a full disk has cut off is taken away again; what was cut before gets its end. */
 static void append(int fd, const cli_buf *all, size_t had) {
-    if (write_all(fd, all->s + had, all->n - had)) return;
+    if (!cli_write_all(fd, all->s + had, all->n - had)) return;
     if (ftruncate(fd, (off_t)had) && cli_verbose) cli_say("history: %s", strerror(errno));
 }
 

@@ -24,12 +24,6 @@ static int wrong_message(const source *s, size_t i, const char *field, const cha
     return cli_fail(CLI_USAGE, "%s: message %zu: %s: %s", s->path, i + 1, field, what);
 }
 
-static int is_one_of(const char *key, const char *const *names) {
-    for (; *names; names++)
-        if (strcmp(key, *names) == 0) return 1;
-    return 0;
-}
-
 /* ==== The whole ==== */
 
 static int check_head(source *s) {
@@ -39,7 +33,7 @@ static int check_head(source *s) {
     json_t *v;
     if (!json_is_object(s->json)) return cli_fail(CLI_USAGE, "%s: not a JSON object", s->path);
     json_object_foreach(s->json, key, v) {
-        if (!is_one_of(key, fields)) return wrong(s, key, "no such field");
+        if (!cli_is_one_of(key, fields)) return wrong(s, key, "no such field");
     }
     v = json_object_get(s->json, "retrace");
     if (v && (!json_is_string(v) || strcmp(json_string_value(v), "chat") != 0))
@@ -73,7 +67,7 @@ static int check_role(const source *s, size_t i, json_t *m) {
     static const char *const roles[] = {"system", "user", "assistant", NULL};
     const char *role = json_string_value(json_object_get(m, "role"));
     if (!role) return wrong_message(s, i, "role", "missing, or no text");
-    if (!is_one_of(role, roles)) return wrong_message(s, i, "role", role);
+    if (!cli_is_one_of(role, roles)) return wrong_message(s, i, "role", role);
     if (i > 0 && strcmp(role, "system") == 0)
         return wrong_message(s, i, "role", "system is not the first");
     if (!json_is_string(json_object_get(m, "content")))
@@ -91,7 +85,7 @@ static int check_fields(const source *s, size_t i, json_t *m) {
     if (code) return code;
     int answer = strcmp(json_string_value(json_object_get(m, "role")), "assistant") == 0;
     json_object_foreach(m, key, v) {
-        if (!is_one_of(key, answer ? answers : all))
+        if (!cli_is_one_of(key, answer ? answers : all))
             return wrong_message(s, i, key, "no such field here");
     }
     return CLI_OK;
@@ -203,7 +197,7 @@ static int check_settings(const source *s, json_t *settings) {
     json_t *v;
     if (!json_is_object(settings)) return wrong(s, "settings", "not an object");
     json_object_foreach(settings, key, v) {
-        if (is_one_of(key, not_ours)) return wrong(s, key, "no setting of a conversation");
+        if (cli_is_one_of(key, not_ours)) return wrong(s, key, "no setting of a conversation");
     }
     v = json_object_get(settings, "driver");
     if (json_is_string(v) && strncmp(json_string_value(v), "guide", 5) == 0)

@@ -41,19 +41,6 @@ static int batch_of(const char *uri, json_t *engine) {
     return 512;
 }
 
-/* A file when there is one or it looks like one, else a name on the hub. */
-static int looks_like_a_file(const char *s) {
-    retrace_plugin_info p;
-    size_t n = strlen(s), scheme = strspn(s, "abcdefghijklmnopqrstuvwxyz");
-    if (scheme > 1 && s[scheme] == ':' && cli_model_backend(s, &p)) return 1;
-    if ((n > 5 && strcmp(s + n - 5, ".gguf") == 0) || (n > 5 && strcmp(s + n - 5, ".json") == 0))
-        return 1;
-    if (*s == '/' || *s == '~' || strncmp(s, "./", 2) == 0 || strncmp(s, "../", 3) == 0) return 1;
-    FILE *there = fopen(s, "rb");
-    if (there) fclose(there);
-    return there != NULL;
-}
-
 static int uri_of(chat_talk *t, const cli_flags *f) {
     static const char *const others[] = {"model", "hf-repo"};
     if (!f->operand) return cli_model_uri(f, &t->uri);
@@ -63,7 +50,7 @@ static int uri_of(chat_talk *t, const cli_flags *f) {
             return cli_fail(CLI_USAGE, "the model '%s' and %s exclude each other", f->operand,
                             i ? "-hf (--hf-repo)" : "-m (--model)");
     }
-    if (looks_like_a_file(f->operand))
+    if (cli_model_is_file(f->operand))
         return t->uri = cli_copy(f->operand, strlen(f->operand)), CLI_OK;
     if (hub_is_name(f->operand)) return hub_model(f, f->operand, &t->uri);
     return cli_fail(CLI_USAGE, "'%s' is neither a file nor a name on the hub (USER/REPO[:QUANT])",
@@ -102,7 +89,7 @@ int chat_talk_open(chat_talk *t, const cli_flags *f) {
     return code;
 }
 
-static void drop_taken(chat_talk *t) {
+void chat_talk_drop_taken(chat_talk *t) {
     for (int i = 0; i < t->n_taken; i++) {
         free(t->taken[i].text);
         free(t->taken[i].rule);
@@ -122,7 +109,7 @@ void chat_talk_forget(chat_talk *t) {
 void chat_talk_free(chat_talk *t) {
     chat_talk_forget(t);
     chat_turns_cut(t, 0);
-    drop_taken(t);
+    chat_talk_drop_taken(t);
     free(t->v);
     free(t->taken);
     free(t->held);
@@ -210,7 +197,7 @@ void chat_talk_clear(chat_talk *t) {
     chat_turns_cut(t, chat_turns_system(t));
     t->left_out = 0;
     chat_talk_forget(t);
-    drop_taken(t);
+    chat_talk_drop_taken(t);
     t->answers = t->sum_kept = t->sum_evaluated = t->sum_prompt = t->sum_prompt_new = 0;
     t->sum_erased = t->sum_rewinds = 0;
     t->sum_seconds = 0;

@@ -76,6 +76,8 @@ json_t *cli_json_candidates(const retrace_model *m, const retrace_candidate *v, 
 int cli_json_line(json_t *j, FILE *f, const char *name);
 /* Flushes standard output and tells whether all of it could be written. */
 int cli_flush(void);
+/* All n bytes to a file: 0, or errno's value. */
+int cli_write_all(int fd, const char *s, size_t n);
 /* After a failed write to standard output: a reader that left ends the program as it ends any
  * filter (SIGPIPE), anything else is CLI_IO with a message. */
 int cli_write_failed(void);
@@ -261,6 +263,8 @@ json_t *cli_typed(retrace_type type, retrace_text v);
 
 /* ==== start.c: the first line of a trace ==== */
 
+/* Is the key among the names, of which the last is NULL? */
+int cli_is_one_of(const char *key, const char *const *names);
 /* CLI_USAGE names a field that generate does not write so; `where` opens the message. */
 int cli_start_check(const json_t *start, const char *where);
 /* CLI_INVALID when a prompt that is written out has other tokens in this model. */
@@ -274,6 +278,8 @@ char *cli_model_installed(void);
 int cli_model_uri(const cli_flags *f, char **uri);
 /* The back end of a URI: by its scheme, or by the ending of a plain file name. 0: nobody's. */
 int cli_model_backend(const char *uri, retrace_plugin_info *p);
+/* Is there a file of that name, or does it look like a file's or like a URI? */
+int cli_model_is_file(const char *s);
 /* The engine's settings that were given and that a model of this URI has. */
 json_t *cli_model_settings(const cli_flags *f, const char *uri);
 /* Adds a setting that the command chooses, unless it was given or means nothing to this model. */
@@ -378,10 +384,11 @@ void cli_guide_refused(cli_guide *g, const char *why);
 void cli_guide_event(cli_guide *g, const retrace_event *e, const cli_taken *taken);
 void cli_guide_close(cli_guide *g); /* accepts NULL */
 
-/* ==== main.c: signals, and the commands ==== */
+/* ==== interrupt.c: Ctrl-C, and the clock ==== */
 
 /* Ctrl-C: while a run is in progress the first one is only counted here, for the run to end by
  * itself; otherwise, and the second time, the program ends at once. */
+void cli_catch_interrupts(void);
 void cli_run_begins(void);
 void cli_run_ends(void);
 int cli_interrupted(void);
@@ -389,6 +396,8 @@ int cli_interrupted(void);
 void cli_interrupt_forget(void);
 
 double cli_clock(void); /* seconds, monotonic */
+
+/* ==== The commands ==== */
 
 int cli_generate(const cli_flags *f);
 int cli_rules(const cli_flags *f);

@@ -67,9 +67,15 @@ static int ends_with(const char *s, const char *end) {
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-int cli_model_backend(const char *uri, retrace_plugin_info *p) {
+/* The length of a URI's scheme; 0: it has none. */
+static size_t scheme_of(const char *uri) {
     size_t n = strspn(uri, "abcdefghijklmnopqrstuvwxyz");
-    int scheme = n > 1 && uri[n] == ':';
+    return n > 1 && uri[n] == ':' ? n : 0;
+}
+
+int cli_model_backend(const char *uri, retrace_plugin_info *p) {
+    size_t n = scheme_of(uri);
+    int scheme = n > 0;
     const char *plain = ends_with(uri, ".json") ? "table" : "llama";
     for (int i = 0; retrace_backend_at(i, p); i++) {
         if (scheme ? strlen(p->name) == n && strncmp(p->name, uri, n) == 0
@@ -77,6 +83,14 @@ int cli_model_backend(const char *uri, retrace_plugin_info *p) {
             return 1;
     }
     return 0;
+}
+
+int cli_model_is_file(const char *s) {
+    retrace_plugin_info p;
+    if (scheme_of(s) && cli_model_backend(s, &p)) return 1;
+    if ((ends_with(s, ".gguf") || ends_with(s, ".json")) && strlen(s) > 5) return 1;
+    if (*s == '/' || *s == '~' || strncmp(s, "./", 2) == 0 || strncmp(s, "../", 3) == 0) return 1;
+    return access(s, R_OK) == 0;
 }
 
 static int has(const retrace_setting_info *s, const char *name) {

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static const cli_command commands[] = {
@@ -35,52 +34,6 @@ static const cli_command commands[] = {
     {"bench", CLI_BENCH, NULL, "Measure retrace against a bare libllama loop.", cli_bench},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
-
-double cli_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-/* ==== Ctrl-C ==== */
-
-static volatile sig_atomic_t running, interrupts;
-
-static void on_interrupt(int signal_number) {
-    (void)signal_number;
-    if (!running || interrupts) {
-        cli_screen_restore();
-        chat_tty_restore();
-        _exit(CLI_INTERRUPTED);
-    }
-    interrupts = 1;
-    chat_tty_throw();
-    cli_screen_wake();
-}
-
-void cli_run_begins(void) {
-    running = 1;
-}
-
-void cli_run_ends(void) {
-    running = 0;
-}
-
-int cli_interrupted(void) {
-    return interrupts != 0;
-}
-
-void cli_interrupt_forget(void) {
-    interrupts = 0;
-}
-
-/* A program started with SIGINT ignored, in the background say, keeps it so. */
-static void catch_interrupts(void) {
-    struct sigaction was, now = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
-    sigemptyset(&now.sa_mask);
-    if (sigaction(SIGINT, NULL, &was) == 0 && was.sa_handler != SIG_IGN)
-        sigaction(SIGINT, &now, NULL);
-}
 
 /* ==== Missing streams ==== */
 
@@ -211,7 +164,7 @@ int main(int argc, char **argv) {
     if (!fill_streams()) return CLI_IO;
     signal(SIGPIPE, SIG_IGN); /* a failed write is noticed where it happens, see cli_write_failed */
     signal(SIGXFSZ, SIG_IGN); /* the same for a file that may not grow */
-    catch_interrupts();
+    cli_catch_interrupts();
     json_set_alloc_funcs(cli_alloc, free);
     if (argc < 2) return usage(stderr), CLI_USAGE;
     const char *name = argv[1];

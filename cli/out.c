@@ -230,6 +230,17 @@ json_t *cli_json_candidates(const retrace_model *m, const retrace_candidate *v, 
     return list;
 }
 
+int cli_write_all(int fd, const char *s, size_t n) {
+    while (n > 0) {
+        ssize_t done = write(fd, s, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return done < 0 ? errno : EIO;
+        s += done;
+        n -= (size_t)done;
+    }
+    return 0;
+}
+
 int cli_write_failed(void) {
     if (errno == EPIPE) {
         signal(SIGPIPE, SIG_DFL);

@@ -11,7 +11,7 @@ static int wrong(const char *where, const char *field, const char *what) {
     return cli_fail(CLI_USAGE, "%s: %s%s%s", where, field, *field ? ": " : "", what);
 }
 
-static int is_one_of(const char *key, const char *const *names) {
+int cli_is_one_of(const char *key, const char *const *names) {
     for (; *names; names++)
         if (strcmp(key, *names) == 0) return 1;
     return 0;
@@ -80,7 +80,8 @@ static int check_setting(const char *key, json_t *value, const char *where) {
         return json_is_object(value) ? CLI_OK : wrong(where, key, "not an object");
     if (strcmp(key, "chat") == 0)
         return json_is_boolean(value) ? CLI_OK : wrong(where, key, "not true or false");
-    if (is_one_of(key, texts)) return json_is_string(value) ? CLI_OK : wrong(where, key, "no text");
+    if (cli_is_one_of(key, texts))
+        return json_is_string(value) ? CLI_OK : wrong(where, key, "no text");
     if (!is_option(key)) return wrong(where, key, "no such setting");
     return is_plain(value) ? CLI_OK : wrong(where, key, "neither a text nor a number");
 }
@@ -93,8 +94,9 @@ int cli_start_check(const json_t *start, const char *where) {
     json_t *value;
     int code = CLI_OK;
     json_object_foreach((json_t *)(uintptr_t)start, key, value) {
-        if (is_one_of(key, texts) && !json_is_string(value)) return wrong(where, key, "no text");
-        if (!is_one_of(key, texts) && !is_one_of(key, others))
+        if (cli_is_one_of(key, texts) && !json_is_string(value))
+            return wrong(where, key, "no text");
+        if (!cli_is_one_of(key, texts) && !cli_is_one_of(key, others))
             return wrong(where, key, "no such field");
     }
     json_object_foreach(json_object_get(start, "settings"), key, value) {

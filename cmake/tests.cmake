@@ -146,7 +146,7 @@ endforeach()
 
 # drive_chat plays parts of the program that a Python test gives a terminal to.
 if(program_sources AND RETRACE_EDIT)
-    set(parts out text cells show screen)
+    set(parts out text cells show screen interrupt)
     list(TRANSFORM parts REPLACE "(.+)" "${root}/cli/\\1.c")
     foreach(part line edit history tty view paint)
         list(APPEND parts ${root}/chat/${part}.c)

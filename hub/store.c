@@ -96,18 +96,13 @@ static void spare_name(cli_buf *b, const char *name) {
     cli_printf(b, "%s.%ld.tmp", name, (long)getpid());
 }
 
-static int write_all(int fd, const char *s, size_t n) {
-    ssize_t done = write(fd, s, n);
-    if (done != (ssize_t)n) return done < 0 ? errno : ENOSPC;
-    return fsync(fd) == 0 ? 0 : errno;
-}
-
 /* A small file with that text. */
 static int put_text(const char *name, const char *text) {
     cli_buf made = {0};
     spare_name(&made, name);
     int fd = open(made.s, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    int number = fd < 0 ? errno : write_all(fd, text, strlen(text));
+    int number = fd < 0 ? errno : cli_write_all(fd, text, strlen(text));
+    if (!number && fsync(fd)) number = errno;
     if (fd >= 0) close(fd);
     if (number && fd >= 0) unlink(made.s);
     int code = number ? cannot("write", name, number) : put_name(made.s, name);

@@ -14,41 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ==== What cli/main.c has ==== */
-
-static volatile sig_atomic_t running, interrupts;
-
-static void on_interrupt(int signal_number) {
-    (void)signal_number;
-    if (!running || interrupts) {
-        chat_tty_restore();
-        _exit(CLI_INTERRUPTED);
-    }
-    interrupts = 1;
-}
-
-void cli_run_begins(void) {
-    running = 1;
-}
-
-void cli_run_ends(void) {
-    running = 0;
-}
-
-int cli_interrupted(void) {
-    return interrupts != 0;
-}
-
-void cli_interrupt_forget(void) {
-    interrupts = 0;
-}
-
-double cli_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* ==== Lines ==== */
 
 static void wait_ms(double ms) {
@@ -172,9 +137,7 @@ static int drive_crash(const char *how) {
 }
 
 int main(int argc, char **argv) {
-    struct sigaction now = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
-    sigemptyset(&now.sa_mask);
-    sigaction(SIGINT, &now, NULL);
+    cli_catch_interrupts();
     const char *what = argc > 1 ? argv[1] : "", *arg = argc > 2 ? argv[2] : NULL;
     if (strcmp(what, "line") == 0) return drive_lines(arg);
     if (strcmp(what, "view") == 0 && arg) return drive_view(arg);
