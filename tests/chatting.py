@@ -17,11 +17,10 @@ import termios
 import time
 
 import pyte
-from wcwidth import wcwidth
 
 from conftest import DATA, PROGRAM, environment
 from reference_model import Table
-from screens import SHELL
+from screens import SHELL, Paper
 
 TALK = DATA / "chat_talk.json"
 SPEC = json.loads(TALK.read_text())
@@ -100,25 +99,6 @@ CTRL_C, CTRL_D, CTRL_U, CTRL_R, CTRL_Z = b"\x03", b"\x04", b"\x15", b"\x12", b"\
 MARK = "⟲"
 
 
-class Paper(pyte.HistoryScreen):
-    """A screen that remembers what scrolled away, and knows dim text, which pyte shows as blinking.
-
-    A wide character that does not fit into the last column goes to the next row, as on every terminal.
-    """
-
-    def draw(self, data):
-        for char in data:
-            if self.cursor.x == self.columns - 1 > 0 and wcwidth(char) == 2:
-                self.cursor.x = self.columns
-            super().draw(char)
-
-    def select_graphic_rendition(self, *attrs, **more):
-        seen = []
-        for a in attrs or (0,):
-            seen += [5] if a == 2 else [22, 25] if a == 22 else [a]
-        super().select_graphic_rendition(*seen, **more)
-
-
 class Person:
     """`retrace chat` on a terminal of `rows` times `columns`, typed at and looked at."""
 
@@ -126,7 +106,7 @@ class Person:
         self.master, self.slave = pty.openpty()
         self.tell_size(rows, columns)
         self.found = termios.tcgetattr(self.slave)
-        self.screen = Paper(columns, rows, history=100000, ratio=0.5)
+        self.screen = Paper(rows, columns)
         self.stream = pyte.ByteStream(self.screen)
         self.raw = b""
 

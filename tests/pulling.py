@@ -3,6 +3,8 @@
 import os
 import pathlib
 
+import pytest
+
 from hub import Hub, commit_of, oid_of
 
 REPO = "acme/tiny-GGUF"
@@ -75,3 +77,14 @@ def fails(done, *words, code=4):
 def hub_of(files=None, **more):
     """A hub with one repository."""
     return Hub({REPO: {"main": files if files is not None else {NAME: DATA}}}, **more)
+
+
+@pytest.fixture
+def hub():
+    with hub_of() as h:
+        yield h
+
+
+@pytest.fixture
+def pulls(retrace, hub):
+    return Pulls(retrace, hub)

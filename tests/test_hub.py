@@ -11,18 +11,7 @@ import time
 import pytest
 
 from hub import Hub, git_sha1, pause, sha256, status
-from pulling import DATA, NAME, REPO, Pulls, fails, hub_of
-
-
-@pytest.fixture
-def hub():
-    with hub_of() as h:
-        yield h
-
-
-@pytest.fixture
-def pulls(retrace, hub):
-    return Pulls(retrace, hub)
+from pulling import DATA, NAME, REPO, Pulls, fails, hub, hub_of, pulls  # two of them are fixtures
 
 
 # ==== The layout, and what is asked for ====

@@ -15,21 +15,10 @@ import pytest
 
 from conftest import PROGRAM, environment
 from hub import cut, drip, pause, sha256, status
-from pulling import DATA, NAME, REPO, Pulls, fails, hub_of
+from pulling import DATA, NAME, REPO, Pulls, fails, hub, hub_of, pulls  # two of them are fixtures
 
 # Large enough to be written in many pieces.
 LARGE = b"GGUF" + bytes(random.Random(5).randbytes(3_000_001))
-
-
-@pytest.fixture
-def hub():
-    with hub_of() as h:
-        yield h
-
-
-@pytest.fixture
-def pulls(retrace, hub):
-    return Pulls(retrace, hub)
 
 
 @pytest.fixture

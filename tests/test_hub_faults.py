@@ -17,20 +17,9 @@ import pytest
 
 from hub import (Answer, Hub, body, claims, cut, cut_all, drip, endless, flip, git_sha1, no_range, of_json,
                  other_range, raw, redirect, sha256, stall, status)
-from pulling import DATA, NAME, REPO, Pulls, fails, hub_of
+from pulling import DATA, NAME, REPO, Pulls, fails, hub, hub_of, pulls  # two of them are fixtures
 
 SECRET = "hf_secretSECRETsecret"
-
-
-@pytest.fixture
-def hub():
-    with hub_of() as h:
-        yield h
-
-
-@pytest.fixture
-def pulls(retrace, hub):
-    return Pulls(retrace, hub)
 
 
 def succeeds(pulls, **more):
